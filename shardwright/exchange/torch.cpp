@@ -4,6 +4,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
+#include "shardwright/exchange/python/data.h"
 #include "shardwright/exchange/torch/package_text.h"
 #include "shardwright/exchange/torch/stage_text.h"
 #include "shardwright/exchange/torch/transfers.h"
@@ -15,48 +16,6 @@ namespace shardwright {
 namespace {
 
 using namespace torch;
-
-/// JSON as Python writes it.
-std::string literal_of(const Json& value) {
-  if (value.is_null()) return "None";
-  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
-  if (!value.is_structured()) return value.dump();
-  std::vector<std::string> parts;
-  for (const auto& [key, part] : value.items())
-    parts.push_back(value.is_object() ? Json(key).dump() + ": " + literal_of(part) : literal_of(part));
-  return value.is_object() ? "{" + join(parts, ", ") + "}" : "[" + join(parts, ", ") + "]";
-}
-
-/// An element a line, `depth` levels deep.
-std::string python_lines(const Json& value, int depth, const std::string& indent = "") {
-  if (depth == 0 || !value.is_structured() || value.empty()) return literal_of(value);
-  const std::string inner = indent + "    ";
-  std::string out;
-  for (const auto& [key, part] : value.items())
-    out += inner + (value.is_object() ? Json(key).dump() + ": " : "") + python_lines(part, depth - 1, inner) +
-           ",\n";
-  return (value.is_object() ? "{\n" : "[\n") + out + indent + (value.is_object() ? "}" : "]");
-}
-
-std::string short_dtype(DType dtype) { return torch_dtype(dtype).substr(std::string_view("torch.").size()); }
-
-/// A value that is brought in or kept: where it lies.
-Json placed_json(const Graph& graph, ValueId v) {
-  const Value& value = graph.value(v);
-  const Layout layout = layout_of(value);
-  const Mesh& mesh = graph.meshes[at(layout.mesh)];
-  Json out{{"name", value.name},
-           {"dtype", short_dtype(value.type.dtype)},
-           {"shape", value.global_type().shape},
-           {"mesh", Json::array()},
-           {"dims", Json::array()}};
-  for (const Axis& axis : mesh.axes) out["mesh"].push_back({axis.name, axis.size});
-  for (const Axes& axes : layout.dims) {
-    out["dims"].push_back(Json::array());
-    for (int a : axes) out["dims"].back().push_back(mesh.axes[at(a)].name);
-  }
-  return out;
-}
 
 class PackageWriter {
  public:
@@ -118,37 +77,9 @@ class PackageWriter {
     return out;
   }
 
-  Json leaf_json(const Graph& graph, const Node& node) const {
-    Json out = placed_json(graph, node.results[0]);
-    out["kind"] = node.op->name;
-    for (const auto& [key, value] : node.attributes)
-      if (key == "init" || key == "value" || key == "scale" || key == "shift" || key == "as")
-        std::visit([&out, &key](const auto& v) { out["init"][key] = v; }, value);
-    return out;
-  }
-
   Json stage_json(int s) const {
-    const Program& program = pipeline_.stage(s);
-    const Graph& graph = program.graph;
-    Json out{
-        {"module", module_of(s)}, {"first_rank", pipeline_.first_rank(s)}, {"ranks", program.rank_count()}};
-    for (const char* key : {"leaves", "inputs"}) out[key] = Json::object();
-    for (const char* key : {"scalars", "updates", "step_values", "functions"}) out[key] = Json::array();
-    for (const Node& node : graph.nodes) {
-      if (is_leaf(node)) out["leaves"][name(s, node.results[0])] = leaf_json(graph, node);
-      if (node.op->kind == OpKind::input)
-        out["inputs"][name(s, node.results[0])] = placed_json(graph, node.results[0]);
-    }
-    for (Phase phase : {Phase::forward, Phase::backward, Phase::weights, Phase::update})
-      for (const auto& [value, outside] : scalars_of(pipeline_, s, phase))
-        out["scalars"].push_back({name(s, value), outside, name_of(phase)});
-    for (const Update& u : graph.updates)
-      out["updates"].push_back({name(s, u.leaf), name(s, u.value), name_of(replaced_in(program, u))});
-    for (std::size_t v = 0; v < graph.values.size(); ++v)
-      if (elements_.is_of_step[at(s)][v]) out["step_values"].push_back(names_[at(s)][v]);
-    for (const auto& [key, list] : elements_.sections)
-      for (const Element& e : list)
-        if (e.item.stage == s && e.item.act == Act::compute) out["functions"].push_back(e.name);
+    Json out{{"module", module_of(s)}};
+    out.update(stage_data(pipeline_, s, elements_, names_[at(s)]));
     return out;
   }
 
@@ -174,15 +105,10 @@ class PackageWriter {
     return item.is_crossing ? transfers.of_crossing(item.what) : transfers.of_step(item.stage, item.what);
   }
 
-  std::string section_name(int stage, Phase phase) const {
-    return pipeline_.stage_count() == 1 ? std::string(name_of(phase))
-                                        : fmt::format("{} {}", name_of(phase), stage);
-  }
-
   Json sections_json(const Transfers& transfers) const {
     Json out = Json::object();
     for (const auto& [key, list] : elements_.sections) {
-      Json& section = out[section_name(key.first, key.second)] = Json::array();
+      Json& section = out[section_name(pipeline_, key.first, key.second)] = Json::array();
       for (const Element& e : list) {
         if (e.item.act != Act::compute && !is_worth(transfers, e.item)) continue;
         Json call = call_of(transfers, e);
@@ -206,7 +132,7 @@ class PackageWriter {
         if (!is_worth(transfers, item)) continue;
         Json task;
         if (item.act == Act::run)
-          task = {"run", section_name(item.stage, static_cast<Phase>(item.what)), item.is_last};
+          task = {"run", section_name(pipeline_, item.stage, static_cast<Phase>(item.what)), item.is_last};
         else
           task = call_of(transfers, {.item = item});
         task.push_back(item.stage);

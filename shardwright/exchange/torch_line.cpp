@@ -1,6 +1,7 @@
 #include "shardwright/exchange/torch_line.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -77,15 +78,27 @@ std::optional<std::string> as_product(const std::vector<std::string>& values, co
   return numbers[0] == 0 ? product : fmt::format("{} + {}", numbers[0], product);
 }
 
+/// `[1, 2]`, in JAX `(1, 2)`
+std::string list_text(const std::vector<std::string>& elements, Engine engine) {
+  const std::string inside = join(elements, ", ");
+  if (engine == Engine::torch) return "[" + inside + "]";
+  return elements.size() == 1 ? "(" + inside + ",)" : "(" + inside + ")";
+}
+
+std::string dtype_text(DType dtype, Engine engine) {
+  return engine == Engine::torch ? torch_dtype(dtype) : jax_dtype(dtype);
+}
+
 /// What stands at one place on every rank.
 class Place {
  public:
-  Place(const TorchCall& call, std::string_view name) : call_(call), name_(name) {}
+  Place(const TorchCall& call, std::string_view name, Engine engine)
+      : call_(call), name_(name), engine_(engine) {}
 
   std::string text() const {
     if (name_ == "*") return join(call_.operands, ", ");
     if (const auto number = to_integer(name_)) return call_.operands.at(at(*number));
-    if (name_ == "dtype") return torch_dtype(call_.whole.results[0].dtype);
+    if (name_ == "dtype") return dtype_text(call_.whole.results[0].dtype, engine_);
     if (name_ == "shape") return lists([](const KernelCall& c) { return c.results[0].shape; });
     if (const std::size_t dot = name_.find('.'); dot != name_.npos)
       return of_loop(name_.substr(0, dot), name_.substr(dot + 1));
@@ -103,7 +116,7 @@ class Place {
   std::string lists(F f) const {
     std::vector<std::vector<std::int64_t>> out;
     for (int r = 0; r < call_.mesh.size(); ++r) out.push_back(f(call_.on_rank(r)));
-    return by_rank(out, call_.mesh);
+    return by_rank(out, call_.mesh, engine_);
   }
 
   std::string of_loop(std::string_view loop, std::string_view what) const {
@@ -114,7 +127,7 @@ class Place {
                                               : what == "extent" ? part.extent
                                                                  : part.size);
                    }),
-                   call_.mesh);
+                   call_.mesh, engine_);
   }
 
   /// The call's number, its attribute, or the attribute's default.
@@ -134,16 +147,39 @@ class Place {
     const Attribute first = value_on(call_.on_rank(0));
     if (const auto* text = std::get_if<std::string>(&first)) {
       const auto dtype = dtype_of(*text);
-      return dtype && name_ != "name" ? torch_dtype(*dtype) : python_quoted(*text);
+      return dtype && name_ != "name" ? dtype_text(*dtype, engine_) : python_quoted(*text);
     }
     if (!std::holds_alternative<std::vector<std::int64_t>>(first))
-      return by_rank(texts([&](const KernelCall& c) { return python_literal(value_on(c)); }), call_.mesh);
+      return by_rank(texts([&](const KernelCall& c) { return python_literal(value_on(c)); }), call_.mesh,
+                     engine_);
     return lists([&](const KernelCall& c) { return std::get<std::vector<std::int64_t>>(value_on(c)); });
   }
 
   const TorchCall& call_;
   std::string_view name_;
+  Engine engine_;
 };
+
+std::string filled(const TorchCall& call, std::string_view line, Engine engine) {
+  std::string out;
+  for (std::size_t i = 0; i < line.size();) {
+    if (line[i] != '{') {
+      out += line[i++];
+      continue;
+    }
+    const std::size_t end = line.find('}', i);
+    require(end != line.npos, "a place in '{}' does not end", line);
+    out += Place(call, line.substr(i + 1, end - i - 1), engine).text();
+    i = end + 1;
+  }
+  return out;
+}
+
+/// Whether it is Python that no engine alone has.
+bool names_torch(std::string_view text) {
+  return std::ranges::any_of(std::array<std::string_view, 3>{"torch.", "F.", "aten."},
+                             [&](std::string_view word) { return text.find(word) != text.npos; });
+}
 
 }  // namespace
 
@@ -168,31 +204,39 @@ std::string torch_dtype(DType dtype) {
   return "torch.bool";
 }
 
-std::string by_rank(std::vector<std::string> of_ranks, const Mesh& mesh) {
+std::string jax_dtype(DType dtype) {
+  return "jnp." +
+         (dtype == DType::boolean ? "bool_" : torch_dtype(dtype).substr(std::string_view("torch.").size()));
+}
+
+std::string by_rank(std::vector<std::string> of_ranks, const Mesh& mesh, Engine engine) {
   require(of_ranks.size() == at(mesh.size()), "{} values for {} ranks", of_ranks.size(), mesh.size());
   if (all_equal(of_ranks)) return of_ranks.front();
   const Axes axes = axes_that_matter(of_ranks, mesh);
   std::vector<std::string> values(at(mesh.count(axes)));
   for (int r = 0; r < mesh.size(); ++r) values[at(mesh.index_along(r, axes))] = of_ranks[at(r)];
   const std::string index = index_text(axes, mesh);
-  return as_product(values, index).value_or(fmt::format("({})[{}]", join(values, ", "), index));
+  const bool is_table = engine == Engine::jax;  // coordinates are no numbers of Python there
+  const std::string table =
+      is_table ? fmt::format("jnp.array([{}])", join(values, ", ")) : fmt::format("({})", join(values, ", "));
+  return as_product(values, index).value_or(fmt::format("{}[{}]", table, index));
 }
 
-std::string by_rank(const std::vector<std::vector<std::int64_t>>& of_ranks, const Mesh& mesh) {
+std::string by_rank(const std::vector<std::vector<std::int64_t>>& of_ranks, const Mesh& mesh, Engine engine) {
   const bool are_alike =
       std::ranges::all_of(of_ranks, [&](const auto& l) { return l.size() == of_ranks[0].size(); });
   if (!are_alike) {
     std::vector<std::string> lists;
     for (const auto& list : of_ranks) lists.push_back(python_literal(list));
-    return by_rank(std::move(lists), mesh);
+    return by_rank(std::move(lists), mesh, engine);
   }
   std::vector<std::string> elements;
   for (std::size_t i = 0; i < of_ranks[0].size(); ++i) {
     std::vector<std::string> texts;
     for (const auto& list : of_ranks) texts.push_back(fmt::format("{}", list[i]));
-    elements.push_back(by_rank(std::move(texts), mesh));
+    elements.push_back(by_rank(std::move(texts), mesh, engine));
   }
-  return "[" + join(elements, ", ") + "]";
+  return list_text(elements, engine);
 }
 
 std::string torch_line(const TorchCall& call) {
@@ -201,18 +245,23 @@ std::string torch_line(const TorchCall& call) {
   const Call complete{call.whole.operands, call.whole.results, known};
   const std::string line = facet.line_for ? facet.line_for(complete) : facet.line;
   if (line.empty()) throw error("{} is not written in PyTorch yet", call.op.name);
-  std::string out;
-  for (std::size_t i = 0; i < line.size();) {
-    if (line[i] != '{') {
-      out += line[i++];
-      continue;
-    }
-    const std::size_t end = line.find('}', i);
-    require(end != line.npos, "a place in '{}' does not end", line);
-    out += Place(call, std::string_view(line).substr(i + 1, end - i - 1)).text();
-    i = end + 1;
-  }
-  return out;
+  return filled(call, line, Engine::torch);
+}
+
+std::string jax_line(const TorchCall& call) {
+  const JaxFacet& facet = call.op.jax;
+  const TorchFacet& otherwise = call.op.torch;
+  const Attributes known = with_defaults(call.op, call.whole);
+  const Call complete{call.whole.operands, call.whole.results, known};
+  std::string line = facet.line_for ? facet.line_for(complete) : facet.line;
+  if (line.empty()) line = otherwise.line_for ? otherwise.line_for(complete) : otherwise.line;
+  if (line.empty() || names_torch(line)) throw error("{} is not written in JAX yet", call.op.name);
+  return filled(call, line, Engine::jax);
+}
+
+std::string_view jax_functions(const OpDef& op) {
+  if (!op.jax.functions.empty() || names_torch(op.torch.functions)) return op.jax.functions;
+  return op.torch.functions;
 }
 
 std::vector<std::pair<std::string, std::string>> python_functions(std::string_view source) {

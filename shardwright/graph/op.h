@@ -109,6 +109,14 @@ struct TorchFacet {
   std::string functions = {};  // Python's that the line calls, as they stand in a file
 };
 
+/// How a call is written in JAX, with the same places and numbers. What is not said is as in PyTorch, where that names
+/// nothing of PyTorch's: `{0} + {1}`.
+struct JaxFacet {
+  std::string line = {};
+  std::function<std::string(const Call&)> line_for = {};
+  std::string functions = {};
+};
+
 struct OpDef {
   std::string name;
   std::string doc;                                      // one line: formula and meaning
@@ -143,6 +151,7 @@ struct OpDef {
   bool is_made_by_rows = false;          // rows of the result can be computed on their own, in any number
   std::vector<int> overwrites;  // per result the operand of equal type whose memory it may take; empty = none
   TorchFacet torch = {};
+  JaxFacet jax = {};
 };
 
 /// Every operator there is; written by CMake from the files in ops/.

@@ -9,6 +9,13 @@
 namespace shardwright::ops {
 namespace {
 
+constexpr const char* gelu_in_jax = R"(
+def gelu_form(name):
+    if name == "sigmoid":
+        return lambda x: x * jax.nn.sigmoid(1.702 * x)
+    return lambda x: jax.nn.gelu(x, approximate=name == "tanh")
+)";
+
 // ---- gelu: y = x P(X <= x), X standard normal ----
 
 constexpr auto gelu_exact = [](auto x) {
@@ -82,6 +89,7 @@ std::vector<OpDef> gelu() {
       return "once(lambda x: x * torch.sigmoid(1.702 * x), {0})";
     return "F.gelu({0}, approximate={approximate})";
   };
+  ops[0].jax = {.line = "once(gelu_form({approximate}), {0})", .functions = gelu_in_jax};
   ops[1].torch = {.line_for =
                       [](const Call& c) {
                         return gelu_form(c.attributes) == GeluForm::sigmoid
@@ -94,6 +102,7 @@ def gelu_sigmoid_grad(dy, x):
     p = torch.sigmoid(1.702 * v)
     return (wide(dy) * p * (1 + 1.702 * v * (1 - p))).to(x.dtype)
 )"};
+  ops[1].jax = {.line = "gradient(gelu_form({approximate}), {0}, {1})", .functions = gelu_in_jax};
   ops[0].block = [](const Call& c) {
     switch (gelu_form(c.attributes)) {
       case GeluForm::tanh: return map(c, gelu_tanh);
@@ -117,22 +126,24 @@ def gelu_sigmoid_grad(dy, x):
 
 /// y = x s with s = sigmoid(x)
 std::vector<OpDef> silu() {
-  return in_torch(function(
-                      "silu", "y = x / (1 + e^-x)", [](auto x) { return x * math::sigmoid(x); },
-                      [](auto x) {
-                        const auto s = math::sigmoid(x);
-                        return s * (1 + x * (1 - s));
-                      },
-                      ToldBy::x),
-                  "F.silu({0})", "aten.silu_backward({0}, {1})");
+  return in_python(function(
+                       "silu", "y = x / (1 + e^-x)", [](auto x) { return x * math::sigmoid(x); },
+                       [](auto x) {
+                         const auto s = math::sigmoid(x);
+                         return s * (1 + x * (1 - s));
+                       },
+                       ToldBy::x),
+                   {"F.silu({0})", "aten.silu_backward({0}, {1})"},
+                   {"once(jax.nn.silu, {0})", "gradient(jax.nn.silu, {0}, {1})"});
 }
 
 std::vector<OpDef> softplus() {
-  return in_torch(function(
-                      "softplus", "y = log(1 + e^x)", [](auto x) { return math::softplus(x); },
-                      [](auto x) { return math::sigmoid(x); }, ToldBy::x),
-                  "once(lambda x: torch.clamp(x, min=0) + torch.log1p(torch.exp(-x.abs())), {0})",
-                  "once(lambda dy, x: dy * torch.sigmoid(x), {0}, {1})");
+  return in_python(function(
+                       "softplus", "y = log(1 + e^x)", [](auto x) { return math::softplus(x); },
+                       [](auto x) { return math::sigmoid(x); }, ToldBy::x),
+                   {"once(lambda x: torch.clamp(x, min=0) + torch.log1p(torch.exp(-x.abs())), {0})",
+                    "once(lambda dy, x: dy * torch.sigmoid(x), {0}, {1})"},
+                   {"once(jax.nn.softplus, {0})", "once(lambda dy, x: dy * jax.nn.sigmoid(x), {0}, {1})"});
 }
 
 std::vector<OpDef> elu() {
@@ -154,8 +165,11 @@ std::vector<OpDef> elu() {
       },
       ToldBy::x, {"f32[4,6]!=0", "f32[2,6,4] (alpha=0.5)"});
   for (OpDef& op : ops) op.defaults = {{"alpha", 1.0}};
-  return in_torch(std::move(ops), "F.elu({0}, {alpha})",
-                  "once(lambda dy, x: torch.where(x > 0, dy, dy * {alpha} * torch.exp(x)), {0}, {1})");
+  return in_python(std::move(ops),
+                   {"F.elu({0}, {alpha})",
+                    "once(lambda dy, x: torch.where(x > 0, dy, dy * {alpha} * torch.exp(x)), {0}, {1})"},
+                   {"once(lambda x: jax.nn.elu(x, {alpha}), {0})",
+                    "once(lambda dy, x: jnp.where(x > 0, dy, dy * {alpha} * jnp.exp(x)), {0}, {1})"});
 }
 
 // ---- piecewise linear ----
@@ -172,7 +186,8 @@ std::vector<OpDef> leaky_relu() {
       },
       ToldBy::x, {"f32[4,6]!=0", "f32[2,6,4]!=0 (slope=0.25)"});
   for (OpDef& op : ops) op.defaults = {{"slope", 0.01}};
-  return in_torch(std::move(ops), "F.leaky_relu({0}, {slope})", "torch.where({1} > 0, {0}, {0} * {slope})");
+  return in_python(std::move(ops), {"F.leaky_relu({0}, {slope})", "torch.where({1} > 0, {0}, {0} * {slope})"},
+                   {"jnp.where({0} > 0, {0}, {0} * {slope})", "jnp.where({1} > 0, {0}, {0} * {slope})"});
 }
 
 /// Where the line is neither 0 nor 1, so that y tells the derivative.
@@ -198,8 +213,10 @@ std::vector<OpDef> hard_sigmoid() {
       },
       ToldBy::y, {"f32[4,6]", "f32[2,6,4] (slope=0.75, shift=0.4)"});
   for (OpDef& op : ops) op.defaults = {{"shift", 0.5}, {"slope", 1.0 / 6}};
-  return in_torch(std::move(ops), "once(lambda x: torch.clamp({slope} * x + {shift}, 0, 1), {0})",
-                  "once(lambda dy, y: dy * {slope} * ((y > 0) & (y < 1)), {0}, {1})");
+  return in_python(std::move(ops),
+                   {"once(lambda x: torch.clamp({slope} * x + {shift}, 0, 1), {0})",
+                    "once(lambda dy, y: dy * {slope} * ((y > 0) & (y < 1)), {0}, {1})"},
+                   {"once(lambda x: jnp.clip({slope} * x + {shift}, 0, 1), {0})", {}});
 }
 
 std::vector<OpDef> hard_swish() {
@@ -216,8 +233,11 @@ std::vector<OpDef> hard_swish() {
         return x >= 3 ? C(1) : below_three;
       },
       ToldBy::x);
-  return in_torch(std::move(ops), "once(lambda x: x * torch.clamp(x + 3, 0, 6) / 6, {0})",
-                  "once(lambda dy, x: dy * ((x >= -3) & (x < 3)) * (x / 3 + 0.5) + dy * (x >= 3), {0}, {1})");
+  return in_python(
+      std::move(ops),
+      {"once(lambda x: x * torch.clamp(x + 3, 0, 6) / 6, {0})",
+       "once(lambda dy, x: dy * ((x >= -3) & (x < 3)) * (x / 3 + 0.5) + dy * (x >= 3), {0}, {1})"},
+      {"once(lambda x: x * jnp.clip(x + 3, 0, 6) / 6, {0})", {}});
 }
 
 }  // namespace

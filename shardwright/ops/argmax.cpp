@@ -70,6 +70,7 @@ void kernel(const KernelCall& call, Better better) {
 template <class Better>
 OpDef position(std::string name, std::string doc, Better better) {
   std::string line = "torch." + name + "({0}, {dim}, keepdim={keep})";
+  std::string in_jax = "jnp." + name + "({0}, {dim}, keepdims={keep}).astype({dtype})";
   return {.name = std::move(name),
           .doc = std::move(doc),
           .attributes = {"dim", "keep"},
@@ -78,7 +79,8 @@ OpDef position(std::string name, std::string doc, Better better) {
           .infer = infer,
           .kernel = [better](const KernelCall& call) { kernel(call, better); },
           .samples = {"f32[4,6]", "f32[2,6,4] (dim=1)", "f32[6,4] (dim=0, keep=true)", "i32[4,6] (dim=-2)"},
-          .torch = {.line = std::move(line)}};
+          .torch = {.line = std::move(line)},
+          .jax = {.line = std::move(in_jax)}};
 }
 
 }  // namespace

@@ -288,6 +288,30 @@ def attention_grad(dy, q, k, v, y, mask, causal, scale, place, alibi=None):
     return (ds @ wk).to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
 )";
 
+const std::string functions_in_jax = std::string(attention_bias_in_jax) + R"(
+def attention_shares(q, k, mask, causal, scale, place, alibi):
+    """What each query takes of each key; who sees no key gets nothing."""
+    bias = attention_bias(q, k, mask, causal, place, alibi)
+    scores = q @ k.mT * scale
+    return jnp.nan_to_num(jax.nn.softmax(scores if bias is None else scores + bias, -1))
+
+
+def attention(q, k, v, mask, causal, scale, place, alibi=None):
+    """Of a mask, of where queries stand among the keys, and of ALiBi's heads."""
+    sharing, mask = q.shape[1] // k.shape[1], None if mask is None else wide(mask)
+    wq, wk, wv = wide(q), *(jnp.repeat(wide(x), sharing, 1) for x in (k, v))
+    return (attention_shares(wq, wk, mask, causal, scale, place, alibi) @ wv).astype(q.dtype)
+
+
+def attention_grad(dy, q, k, v, y, mask, causal, scale, place, alibi=None):
+    sharing, d, mask = q.shape[1] // k.shape[1], wide(dy), None if mask is None else wide(mask)
+    wq, wk, wv = wide(q), *(jnp.repeat(wide(x), sharing, 1) for x in (k, v))
+    p = attention_shares(wq, wk, mask, causal, scale, place, alibi)
+    ds = p * (d @ wv.mT - (d * wide(y)).sum(-1, keepdims=True)) * scale
+    dk, dv = (x.reshape(k.shape[:2] + (sharing,) + x.shape[2:]).sum(2) for x in (ds.mT @ wq, p.mT @ d))
+    return (ds @ wk).astype(q.dtype), dk.astype(k.dtype), dv.astype(v.dtype)
+)";
+
 }  // namespace
 
 std::vector<OpDef> attention() {
@@ -310,7 +334,8 @@ std::vector<OpDef> attention() {
            .torch = {.line_for =
                          [](const Call& c) { return attention_in_torch(c, "attention({0}, {1}, {2}, ", 3); },
                      .numbers = heads_in_torch,
-                     .functions = functions_in_torch}},
+                     .functions = functions_in_torch},
+           .jax = {.functions = functions_in_jax}},
           {.name = "attention_grad",
            .doc = "gradients of attention for q, k and v, from dy, q, k, v, y and the mask",
            .attributes = {"alibi", "causal", "scale"},
@@ -330,7 +355,8 @@ std::vector<OpDef> attention() {
                            return attention_in_torch(c, "attention_grad({0}, {1}, {2}, {3}, {4}, ", 5);
                          },
                      .numbers = heads_in_torch,
-                     .functions = functions_in_torch}}};
+                     .functions = functions_in_torch},
+           .jax = {.functions = functions_in_jax}}};
 }
 
 }  // namespace shardwright::ops

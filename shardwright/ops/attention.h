@@ -34,6 +34,24 @@ def attention_bias(q, k, mask, causal, place, alibi):
     return bias
 )";
 
+inline constexpr const char* attention_bias_in_jax = R"(
+def alibi_slopes(heads, all_heads):
+    power, head = 1 << (all_heads.bit_length() - 1), jnp.array(heads, jnp.float64)
+    return jnp.where(head < power, 2.0 ** (-8 * (head + 1) / power), 2.0 ** (-4 * (2 * (head - power) + 1) / power))
+
+
+def attention_bias(q, k, mask, causal, place, alibi):
+    """What is added to scores, of the type of q; None: nothing."""
+    bias = mask
+    apart = jnp.arange(k.shape[2]) - (place + jnp.arange(q.shape[2]))[:, None]
+    if alibi is not None:
+        slopes = alibi_slopes(*alibi).astype(q.dtype).reshape(-1, 1, 1) * apart.astype(q.dtype)
+        bias = slopes if bias is None else bias + slopes
+    if causal:
+        bias = jnp.where(apart > 0, -jnp.inf, 0 if bias is None else bias).astype(q.dtype)
+    return bias
+)";
+
 /// One head on this rank; the elements of its mask may be of another type.
 template <class T, class M = T>
 struct Head {

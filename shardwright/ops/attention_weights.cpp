@@ -130,6 +130,12 @@ def attention_weights(x, causal, scale, place, alibi=None):
     bias = attention_bias(wide(x), x.mT, None, causal, place, alibi)
     scores = wide(x) * scale
     return torch.nan_to_num(torch.softmax(scores if bias is None else scores + bias, -1)).to(x.dtype)
+)"},
+       .jax = {.functions = std::string(attention_bias_in_jax) + R"(
+def attention_weights(x, causal, scale, place, alibi=None):
+    bias = attention_bias(wide(x), x.mT, None, causal, place, alibi)
+    scores = wide(x) * scale
+    return jnp.nan_to_num(jax.nn.softmax(scores if bias is None else scores + bias, -1)).astype(x.dtype)
 )"}},
       {.name = "attention_weights_grad",
        .doc = "dx = scale p (dp - sum of dp p), from dp and p",
@@ -142,8 +148,9 @@ def attention_weights(x, causal, scale, place, alibi=None):
        .samples = {"f32[2,4,6,6], f32[2,4,6,6] (causal=true, scale=0.5)",
                    "f32[2,6,4,6], f32[2,6,4,6] (alibi=true)"},
        .overwrites = {0},
-       .torch = {.line =
-                     "once(lambda dp, p: {scale} * p * (dp - (dp * p).sum(-1, keepdim=True)), {0}, {1})"}}};
+       .torch = {.line = "once(lambda dp, p: {scale} * p * (dp - (dp * p).sum(-1, keepdim=True)), {0}, {1})"},
+       .jax = {.line =
+                   "once(lambda dp, p: {scale} * p * (dp - (dp * p).sum(-1, keepdims=True)), {0}, {1})"}}};
 }
 
 }  // namespace shardwright::ops

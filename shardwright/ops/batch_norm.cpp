@@ -265,7 +265,8 @@ std::vector<OpDef> batch_norm() {
                      [](const KernelCall& c) {
                        return Attributes{{"count", batch_norm_count(c)}};
                      },
-                 .functions = batch_norm_in_torch}},
+                 .functions = batch_norm_in_torch},
+       .jax = {.functions = batch_norm_in_jax}},
       {.name = "batch_norm",
        .doc = "y = gamma (x - mean) / sqrt(variance + epsilon) + beta, by the moments of batch_moments",
        .attributes = {"epsilon"},
@@ -279,7 +280,8 @@ std::vector<OpDef> batch_norm() {
                    "f32[6,4,2,3], f32[4], f32[4], f32[2,4] (epsilon=0.5)"},
        .is_made_by_rows = true,
        .overwrites = {0},
-       .torch = {.line = "batch_norm({0}, {1}, {2}, {3}, {epsilon})", .functions = batch_norm_in_torch}},
+       .torch = {.line = "batch_norm({0}, {1}, {2}, {3}, {epsilon})", .functions = batch_norm_in_torch},
+       .jax = {.functions = batch_norm_in_jax}},
       {.name = "batch_norm_weights_grad",
        .doc = "dgamma = sum of dy x^ and dbeta = sum of dy",
        .attributes = {"epsilon"},
@@ -290,7 +292,8 @@ std::vector<OpDef> batch_norm() {
        .kernel = weights_kernel,
        .samples = {"f32[4,6], f32[4,6], f32[2,6]", "f32[6,4,2,3], f32[6,4,2,3], f32[2,4] (epsilon=0.5)"},
        .torch = {.line = "batch_norm_weights_grad({0}, {1}, {2}, {epsilon})",
-                 .functions = batch_norm_in_torch}},
+                 .functions = batch_norm_in_torch},
+       .jax = {.functions = batch_norm_in_jax}},
       {.name = "batch_norm_grad",
        .doc = "dx = gamma s (dy - dbeta / N - x^ dgamma / N) with s = 1 / sqrt(variance + epsilon)",
        .attributes = {"epsilon"},
@@ -307,7 +310,8 @@ std::vector<OpDef> batch_norm() {
                      [](const KernelCall& c) {
                        return Attributes{{"count", batch_norm_count(c)}};
                      },
-                 .functions = batch_norm_in_torch}},
+                 .functions = batch_norm_in_torch},
+       .jax = {.functions = batch_norm_in_jax}},
   };
 }
 

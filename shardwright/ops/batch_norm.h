@@ -75,4 +75,53 @@ def running_moments(mean, variance, moments, count, momentum):
     return mixed(mean, moments[0]), mixed(variance, of_batch)
 )";
 
+inline constexpr const char* batch_norm_in_jax = R"(
+def of_channels(x, like):
+    """A number of each channel, to be used with `like`."""
+    return x.astype(wide(like).dtype).reshape((-1,) + (1,) * (like.ndim - 2))
+
+
+def but_channels(x):
+    return (0, *range(2, x.ndim))
+
+
+def double(x):
+    return x.astype(jnp.float64)
+
+
+def mean_and_scale(moments, epsilon):
+    variance = jnp.maximum(moments[1] - moments[0] ** 2, 0)
+    return moments[0], 1 / jnp.sqrt(variance + epsilon)
+
+
+def batch_moments(x, count):
+    v, dims = wide(x), but_channels(x)
+    return jnp.stack([v.sum(dims, dtype=jnp.float64), (v * v).sum(dims, dtype=jnp.float64)]) / count
+
+
+def batch_norm(x, gamma, beta, moments, epsilon):
+    mean, scale = mean_and_scale(moments, epsilon)
+    scale = of_channels(scale * double(gamma), x)
+    return ((wide(x) - of_channels(mean, x)) * scale + of_channels(beta, x)).astype(x.dtype)
+
+
+def batch_norm_weights_grad(dy, x, moments, epsilon):
+    mean, scale = mean_and_scale(moments, epsilon)
+    d, dims = wide(dy), but_channels(x)
+    return (d * (wide(x) - of_channels(mean, x))).sum(dims) * scale.astype(d.dtype), d.sum(dims)
+
+
+def batch_norm_grad(dy, x, gamma, moments, dgamma, dbeta, count, epsilon):
+    mean, scale = mean_and_scale(moments, epsilon)
+    normal = (wide(x) - of_channels(mean, x)) * of_channels(double(dgamma) * scale / count, x)
+    dx = wide(dy) - of_channels(double(dbeta) / count, x) - normal
+    return (dx * of_channels(double(gamma) * scale, x)).astype(x.dtype)
+
+
+def running_moments(mean, variance, moments, count, momentum):
+    of_batch = jnp.maximum(moments[1] - moments[0] ** 2, 0) * count / max(count - 1, 1)
+    mixed = lambda old, new: ((1 - momentum) * double(old) + momentum * new).astype(old.dtype)
+    return mixed(mean, moments[0]), mixed(variance, of_batch)
+)";
+
 }  // namespace shardwright::ops

@@ -124,7 +124,8 @@ std::vector<OpDef> binary() {
               }),
               .block = [=](const Call& c) { return number_elements<2>(c, largest); },
               .samples = {"f32[4,6], f32[4,6]", "f32[4,6], f32[6]"},
-              .torch = {.line = "torch.maximum({0}, {1})"}}),
+              .torch = {.line = "torch.maximum({0}, {1})"},
+              .jax = {.line = "jnp.maximum({0}, {1})"}}),
       binary({.name = "minimum",
               .doc = "y = the smaller of a and b; where they are equal, the gradient goes to b",
               .infer = infer_number,
@@ -133,7 +134,8 @@ std::vector<OpDef> binary() {
               }),
               .block = [=](const Call& c) { return number_elements<2>(c, smallest); },
               .samples = {"f32[4,6], f32[4,6]", "f32[4,6], f32[6]"},
-              .torch = {.line = "torch.minimum({0}, {1})"}}),
+              .torch = {.line = "torch.minimum({0}, {1})"},
+              .jax = {.line = "jnp.minimum({0}, {1})"}}),
       binary({.name = "pow",
               .doc = "y = a ^ b; b has a gradient only where a > 0",
               .infer = infer_floating,
@@ -147,7 +149,8 @@ std::vector<OpDef> binary() {
               .gradient = atan2_gradient,
               .block = of_floating(angle),
               .samples = {"f32[4,6], f32[4,6]!=0", "f32[4,6], f32[6]!=0", "f32[6]!=0, f32[4,6]"},
-              .torch = {.line = "torch.atan2({0}, {1})"}}),
+              .torch = {.line = "torch.atan2({0}, {1})"},
+              .jax = {.line = "jnp.arctan2({0}, {1})"}}),
   };
 }
 

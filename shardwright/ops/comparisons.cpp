@@ -146,7 +146,8 @@ OpDef where() {
                        .samples = {"bool[4,6], f32[4,6], f32[4,6]", "bool[6,1], f32[2,6,4], f32[4]",
                                    "bool[4,6], i32[4,6], i32[]"},
                        .overwrites = {1},
-                       .torch = {.line = "torch.where({0}, {1}, {2})"}},
+                       .torch = {.line = "torch.where({0}, {1}, {2})"},
+                       .jax = {.line = "jnp.where({0}, {1}, {2})"}},
                       3);
 }
 

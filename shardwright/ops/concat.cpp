@@ -168,7 +168,8 @@ std::vector<OpDef> concat() {
            .kernel = concat_kernel,
            .samples = {"f32[4,6], f32[2,6]", "f32[4,6], f32[4,6], f32[4,12] (dim=1)",
                        "f32[2,4,6], f32[2,6,6] (dim=-2)", "i32[6], i32[4]"},
-           .torch = {.line = "torch.cat([{*}], {dim})"}},
+           .torch = {.line = "torch.cat([{*}], {dim})"},
+           .jax = {.line = "jnp.concatenate([{*}], {dim})"}},
           {.name = "split",
            .doc = "parts of x of `sizes`, one behind the other along `dim`",
            .attributes = {"dim", "sizes"},
@@ -181,8 +182,19 @@ std::vector<OpDef> concat() {
            .kernel = split_kernel,
            .samples = {"f32[6,6] (sizes=[4,2])", "f32[4,12] (dim=1, sizes=[4,4,4])",
                        "f32[2,6,4] (dim=-2, sizes=[2,4])"},
-           .torch = {.line_for = [](const Call& c) {
-             return c.attributes.integers("sizes").size() == 1 ? "{0}" : "torch.split({0}, {sizes}, {dim})";
+           .torch = {.line_for =
+                         [](const Call& c) {
+                           return c.attributes.integers("sizes").size() == 1
+                                      ? "{0}"
+                                      : "torch.split({0}, {sizes}, {dim})";
+                         }},
+           .jax = {.line_for = [](const Call& c) {
+             const auto sizes = c.attributes.integers("sizes");
+             if (sizes.size() == 1) return std::string("{0}");
+             std::vector<std::string> ends;
+             for (std::int64_t end = 0; std::int64_t size : std::span(sizes).first(sizes.size() - 1))
+               ends.push_back(fmt::format("{}", end += size));
+             return fmt::format("jnp.split({{0}}, [{}], {{dim}})", join(ends, ", "));
            }}}};
 }
 

@@ -252,6 +252,13 @@ double data_flops(const Rule& rule) {
   return points;
 }
 
+const std::string conv2d_in_jax = std::string(image_in_jax) + R"(
+def conv2d(x, w, strides, dilations, shift, out):
+    padding = image_padding(x, w.shape[2:], strides, dilations, shift, out)
+    groups = x.shape[1] // w.shape[1]
+    return lax.conv_general_dilated(x, w, strides, padding, rhs_dilation=dilations, feature_group_count=groups)
+)";
+
 }  // namespace
 
 std::vector<OpDef> conv2d() {
@@ -294,7 +301,8 @@ std::vector<OpDef> conv2d() {
 def conv2d(x, w, strides, dilations, shift, out):
     x, padding = padded_image(x, w.shape[2:], strides, dilations, shift, out)
     return F.conv2d(x, w, None, strides, padding, dilations, x.shape[1] // w.shape[1])
-)"}},
+)"},
+       .jax = {.functions = conv2d_in_jax}},
       {.name = "conv2d_data_grad",
        .doc = "the gradient of conv2d's operand 0, of spatial size `size`, from dy and the weight",
        .attributes = with("size"),
@@ -327,6 +335,11 @@ def conv2d_data_grad(dy, w, strides, dilations, groups, shift, shape):
     dx = F.conv_transpose2d(*operands, None, strides, 0, 0, groups, dilations).to(dy.dtype)
     rows, columns = shape[2] - dx.shape[2] - shift[0], shape[3] - dx.shape[3] - shift[1]
     return F.pad(dx, (shift[1], columns, shift[0], rows))  # what lies outside of the image is cut off
+)"},
+       .jax = {.functions = conv2d_in_jax + R"(
+def conv2d_data_grad(dy, w, strides, dilations, groups, shift, shape):
+    forward = lambda x: conv2d(x, w, strides, dilations, shift, dy.shape[2:])
+    return jax.linear_transpose(forward, jax.ShapeDtypeStruct(shape, dy.dtype))(dy)[0]
 )"}},
       {.name = "conv2d_weight_grad",
        .doc = "the gradient of conv2d's weight, of spatial size `kernel`, from x and dy",
@@ -356,6 +369,11 @@ def conv2d_weight_grad(x, dy, shape, strides, dilations, shift, out):
     x, padding = padded_image(x, shape[2:], strides, dilations, shift, out)
     groups = x.shape[1] // shape[1]
     return torch.nn.grad.conv2d_weight(x, shape, dy, strides, padding, dilations, groups)
+)"},
+       .jax = {.functions = conv2d_in_jax + R"(
+def conv2d_weight_grad(x, dy, shape, strides, dilations, shift, out):
+    forward = lambda w: conv2d(x, w, strides, dilations, shift, out)
+    return jax.linear_transpose(forward, jax.ShapeDtypeStruct(shape, x.dtype))(dy)[0]
 )"}}};
 }
 

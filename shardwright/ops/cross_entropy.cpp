@@ -200,6 +200,12 @@ def own_labels(labels, first, classes):
     return at.clamp(0, classes - 1).unsqueeze(-1), ((at >= 0) & (at < classes)).unsqueeze(-1)
 )";
 
+constexpr const char* own_labels_in_jax = R"(
+def own_labels(labels, first, classes):
+    """Which of a rank's classes, which begin at `first`, is each label's."""
+    return (labels.astype(jnp.int64) - first)[..., None] == jnp.arange(classes)
+)";
+
 }  // namespace
 
 std::vector<OpDef> cross_entropy() {
@@ -221,6 +227,12 @@ def cross_entropy_terms(x, labels, largest, first, dtype):
     at, is_own = own_labels(labels, first, x.shape[-1])
     of_label = torch.where(is_own, v.gather(-1, at), torch.zeros_like(v[..., :1])).squeeze(-1)
     return torch.stack([torch.exp(v).sum(-1), of_label]).to(dtype)
+)"},
+       .jax = {.functions = std::string(own_labels_in_jax) + R"(
+def cross_entropy_terms(x, labels, largest, first, dtype):
+    v = wide(x) - wide(largest)[..., None]
+    of_label = jnp.where(own_labels(labels, first, x.shape[-1]), v, 0).sum(-1)
+    return jnp.stack([jnp.exp(v).sum(-1), of_label]).astype(dtype)
 )"}},
       {.name = "cross_entropy_terms_grad",
        .doc = "dx = dy[0] e^(x - largest) + dy[1] one_hot(label)",
@@ -237,6 +249,12 @@ def cross_entropy_terms_grad(dy, x, labels, largest, first):
     dx = dy[0].unsqueeze(-1) * torch.exp(wide(x) - wide(largest).unsqueeze(-1))
     at, is_own = own_labels(labels, first, x.shape[-1])
     return dx.scatter_add(-1, at, dy[1].unsqueeze(-1) * is_own).to(x.dtype)
+)"},
+       .jax = {.functions = std::string(own_labels_in_jax) + R"(
+def cross_entropy_terms_grad(dy, x, labels, largest, first):
+    dy = wide(dy)
+    dx = dy[0][..., None] * jnp.exp(wide(x) - wide(largest)[..., None])
+    return (dx + jnp.where(own_labels(labels, first, x.shape[-1]), dy[1][..., None], 0)).astype(x.dtype)
 )"}},
       {.name = "cross_entropy_shift_grad",
        .doc = "y = -(dterms[0] terms[0] + dterms[1])",
@@ -256,7 +274,8 @@ def cross_entropy_terms_grad(dy, x, labels, largest, first):
            },
        .kernel = loss_kernel,
        .samples = {"f32[2,6]>0", "f32[2,2,6]>0"},
-       .torch = {.line = "once(lambda t: torch.log(t[0]) - t[1], {0})"}},
+       .torch = {.line = "once(lambda t: torch.log(t[0]) - t[1], {0})"},
+       .jax = {.line = "once(lambda t: jnp.log(t[0]) - t[1], {0})"}},
       {.name = "cross_entropy_of_terms_grad",
        .doc = "dterms = (dy / terms[0], -dy)",
        .rule = "..., t^ ... -> t^ ...",
@@ -269,7 +288,8 @@ def cross_entropy_terms_grad(dy, x, labels, largest, first):
            },
        .kernel = loss_gradient_kernel,
        .samples = {"f32[6], f32[2,6]>0", "f32[2,6], f32[2,2,6]>0"},
-       .torch = {.line = "once(lambda dy, t: torch.stack([dy / t[0], -dy]), {0}, {1})"}},
+       .torch = {.line = "once(lambda dy, t: torch.stack([dy / t[0], -dy]), {0}, {1})"},
+       .jax = {.line = "once(lambda dy, t: jnp.stack([dy / t[0], -dy]), {0}, {1})"}},
   };
 }
 

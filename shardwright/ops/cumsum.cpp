@@ -103,6 +103,18 @@ def cumsum(x, dim, exclusive, reverse):
     if exclusive:
         y = torch.cat([torch.zeros_like(y.narrow(dim, 0, 1)), y.narrow(dim, 0, y.shape[dim] - 1)], dim)
     return (y.flip(dim) if reverse else y).to(x.dtype)
+)"},
+           .jax = {.functions = R"(
+def cumsum(x, dim, exclusive, reverse):
+    dim %= x.ndim
+    v = wide(x) if jnp.issubdtype(x.dtype, jnp.floating) else x
+    y = lax.cumsum(v, dim, reverse)
+    if exclusive:
+        count = x.shape[dim]
+        none = jnp.zeros_like(lax.slice_in_dim(y, 0, 1, axis=dim))
+        others = lax.slice_in_dim(y, 1, count, axis=dim) if reverse else lax.slice_in_dim(y, 0, count - 1, axis=dim)
+        y = jnp.concatenate([others, none] if reverse else [none, others], dim)
+    return y.astype(x.dtype)
 )"}}};
 }
 

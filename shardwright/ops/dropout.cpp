@@ -166,6 +166,33 @@ def dropout(x, count, rate, seed, key, micro_batches, offsets, sizes):
     bits = splitmix64(stream + splitmix64(index + micro_batch * stride))
     is_kept = shifted_right(bits, 11) >= int(rate * 2.0 ** 53)
     return torch.where(is_kept, wide(x) * (1 / (1 - rate)), torch.zeros_like(wide(x))).to(x.dtype)
+)"},
+       .jax = {.functions = R"(
+def shifted_right(x, bits):
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def splitmix64(x):
+    """SplitMix64 of 64 bits, which stand in signed integers."""
+    x = x - 0x61C8864680B583EB
+    x = (x ^ shifted_right(x, 30)) * -0x40A7B892E31B1A47
+    x = (x ^ shifted_right(x, 27)) * -0x6B2FB644ECCEEE15
+    return x ^ shifted_right(x, 31)
+
+
+def dropout(x, count, rate, seed, key, micro_batches, offsets, sizes):
+    """An element is kept or not by seed, name, step and its place in the whole tensor."""
+    done = count.astype(jnp.int64)
+    step, micro_batch = done // micro_batches, done % micro_batches
+    index, stride = jnp.zeros((), jnp.int64), 1
+    for d in reversed(range(len(sizes))):
+        own = (jnp.arange(x.shape[d]) + offsets[d]) * stride
+        index = own.reshape((-1,) + (1,) * (len(sizes) - 1 - d)) + index
+        stride *= sizes[d]
+    stream = splitmix64(splitmix64(seed + splitmix64(step)) ^ key)
+    bits = splitmix64(stream + splitmix64(index + micro_batch * stride))
+    is_kept = shifted_right(bits, 11) >= int(rate * 2.0 ** 53)
+    return jnp.where(is_kept, wide(x) * (1 / (1 - rate)), 0).astype(x.dtype)
 )"}}};
 }
 

@@ -78,10 +78,15 @@ std::vector<OpDef> function(const std::string& name, std::string doc, F f, D der
       {fmt::format("f32[4,6]{}", domain), fmt::format("f32[2,6,4]{}", domain)});
 }
 
-/// A function and its gradient, with how they are written in PyTorch.
-inline std::vector<OpDef> in_torch(std::vector<OpDef> ops, std::string f, std::string gradient) {
-  ops[0].torch.line = std::move(f);
-  ops[1].torch.line = std::move(gradient);
+/// A function and its gradient, with how they are written in PyTorch and in JAX.
+struct WrittenFunction {
+  std::string f, gradient;
+};
+inline std::vector<OpDef> in_python(std::vector<OpDef> ops, WrittenFunction torch, WrittenFunction jax) {
+  ops[0].torch.line = std::move(torch.f);
+  ops[1].torch.line = std::move(torch.gradient);
+  ops[0].jax.line = std::move(jax.f);
+  ops[1].jax.line = std::move(jax.gradient);
   return ops;
 }
 

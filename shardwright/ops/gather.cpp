@@ -114,7 +114,8 @@ std::vector<OpDef> gather() {
        .kernel = gather_kernel,
        .samples = {"f32[12,4], i32[6]<12", "f32[6,4], i64[2,6]<6", "f32[4,12,6], i32[2]<12 (dim=1)",
                    "f32[4,6], i32[]<6 (dim=-1)"},
-       .torch = {.line = "gather({0}, {1}, {dim}, {v.offset})", .functions = own_rows}},
+       .torch = {.line = "gather({0}, {1}, {dim}, {v.offset})", .functions = own_rows},
+       .jax = {.functions = own_rows_in_jax}},
       {.name = "unsorted_segment_sum",
        .doc = "y[p.., v, e..] = sum of data[p.., i.., e..] where ids[i..] = v; v runs to `count`",
        .attributes = {"count", "dim"},
@@ -140,6 +141,14 @@ def segment_sum(data, ids, dim, first, shape):
     rows = wide(data).flatten(dim, dim + ids.dim() - 1) if ids.dim() else wide(data).unsqueeze(dim)
     rows = rows * is_own.reshape([-1] + [1] * (len(shape) - dim - 1)).to(rows.dtype)
     return torch.zeros(shape, dtype=rows.dtype, device=rows.device).index_add(dim, at, rows).to(data.dtype)
+)"},
+       .jax = {.functions = std::string(own_rows_in_jax) + R"(
+def segment_sum(data, ids, dim, first, shape):
+    """`data` at ids is added to rows of a table; rows of other ranks are theirs."""
+    dim %= len(shape)
+    rows = wide(data).reshape(shape[:dim] + (-1,) + shape[dim + 1 :])
+    y = jnp.zeros(shape, rows.dtype).at[at_rows(ids, first, shape[dim], dim)].add(rows, mode="drop")
+    return y.astype(data.dtype)
 )"}}};
 }
 

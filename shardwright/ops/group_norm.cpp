@@ -139,6 +139,14 @@ void group_gradient_kernel(const KernelCall& call) {
   });
 }
 
+constexpr const char* group_norm_in_jax = R"(
+def group_norm(x, gamma, beta, groups, epsilon):
+    v, each = wide(x).reshape(x.shape[0], groups, -1), (-1,) + (1,) * (x.ndim - 2)
+    apart = v - v.mean(-1, keepdims=True)
+    normal = (apart * lax.rsqrt((apart * apart).mean(-1, keepdims=True) + epsilon)).reshape(x.shape)
+    return (normal * wide(gamma).reshape(each) + wide(beta).reshape(each)).astype(x.dtype)
+)";
+
 }  // namespace
 
 std::vector<OpDef> group_norm() {
@@ -160,7 +168,8 @@ std::vector<OpDef> group_norm() {
        .torch = {.line = "group_norm({0}, {1}, {2}, {groups}, {epsilon})", .functions = R"(
 def group_norm(x, gamma, beta, groups, epsilon):
     return F.group_norm(wide(x), groups, wide(gamma), wide(beta), epsilon).to(x.dtype)
-)"}},
+)"},
+       .jax = {.functions = group_norm_in_jax}},
       {.name = "group_norm_grad",
        .doc = "gradients of group_norm for x, gamma and beta",
        .attributes = {"epsilon", "groups"},
@@ -186,6 +195,11 @@ def group_norm_grad(dy, x, gamma, groups, epsilon):
     others = [0] + list(range(2, x.dim()))
     dgamma = (wide(dy) * normal.reshape(x.shape)).sum(others)
     return dx.reshape(x.shape).to(x.dtype), dgamma.to(gamma.dtype), wide(dy).sum(others).to(gamma.dtype)
+)"},
+       .jax = {.functions = std::string(group_norm_in_jax) + R"(
+def group_norm_grad(dy, x, gamma, groups, epsilon):
+    forward = lambda v, g, beta: group_norm(v, g, beta, groups, epsilon)
+    return gradient(forward, dy, x, gamma, jnp.zeros_like(gamma))
 )"}},
   };
 }

@@ -33,6 +33,28 @@ def gather(table, indices, dim, first):
     return rows.reshape(table.shape[:dim] + indices.shape + table.shape[dim + 1 :])
 )";
 
+inline constexpr const char* own_rows_in_jax = R"(
+def own_rows(indices, first, count):
+    """Where indices are among a rank's `count` rows, which begin at `first`, and whether they are."""
+    at = indices.reshape(-1).astype(jnp.int64) - first
+    return jnp.clip(at, 0, max(count - 1, 0)), (at >= 0) & (at < count)
+
+
+def at_rows(indices, first, count, dim):
+    """As an index along `dim`; one behind the end, which is dropped, where a row is another rank's."""
+    at, is_own = own_rows(indices, first, count)
+    return (slice(None),) * dim + (jnp.where(is_own, at, count),)
+
+
+def gather(table, indices, dim, first):
+    """Rows of other ranks are zeros."""
+    dim %= table.ndim
+    at, is_own = own_rows(indices, first, table.shape[dim])
+    is_own = is_own.reshape((-1,) + (1,) * (table.ndim - dim - 1))
+    rows = jnp.where(is_own, jnp.take(table, at, dim), jnp.zeros((), table.dtype))
+    return rows.reshape(table.shape[:dim] + indices.shape + table.shape[dim + 1 :])
+)";
+
 /// The dims of a table [p.., v, e..] and of rows [p.., i.., e..] as text, `mark`ed at v and i.
 struct Names {
   std::string table, rows, indices;

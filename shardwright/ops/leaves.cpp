@@ -63,7 +63,8 @@ std::vector<OpDef> leaves() {
            },
        .kernel = fill_kernel,
        .samples = {"(shape=[6, 4], value=2.5)", "(shape=[], value=1)", "(dtype=f64, shape=[6], value=2.5)"},
-       .torch = {.line = "torch.full({shape}, {value}, dtype={dtype}, device=device)"}}};
+       .torch = {.line = "torch.full({shape}, {value}, dtype={dtype}, device=device)"},
+       .jax = {.line = "jnp.full({shape}, {value}, {dtype})"}}};
 }
 
 }  // namespace shardwright::ops

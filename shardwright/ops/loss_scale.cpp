@@ -48,7 +48,8 @@ std::vector<OpDef> loss_scale() {
                .doc = "y = 1 where x is a finite number, else 0",
                .block = [](const Call& c) { return map(c, [](auto x) { return decltype(x)(x - x == 0); }); },
                .samples = {"f32[4,6]", "f32[]"},
-               .torch = {.line = "torch.isfinite({0}).to({dtype})"}},
+               .torch = {.line = "torch.isfinite({0}).to({dtype})"},
+               .jax = {.line = "jnp.isfinite({0}).astype({dtype})"}},
               1),
           {.name = "next_loss_scale",
            .doc = "scale and count of good steps behind one that was good (ok is 1) or overflowed (0)",
@@ -70,6 +71,18 @@ def next_loss_scale(scale, good, ok, factor, interval, least):
     following = torch.where(grows, scale * factor, torch.where(is_good, scale, smaller))
     following = torch.where(torch.isfinite(following), following, scale)
     return following, torch.where(grows, torch.zeros_like(count), count)
+)"},
+           .jax = {.functions = R"(
+def next_loss_scale(scale, good, ok, factor, interval, least):
+    is_good = ok > 0
+    count = jnp.where(is_good, good + 1, jnp.zeros_like(good))
+    if interval == 0:
+        return scale, count
+    smaller = jnp.minimum(scale, jnp.maximum(scale / factor, least))
+    grows = count >= interval
+    following = jnp.where(grows, scale * factor, jnp.where(is_good, scale, smaller))
+    following = jnp.where(jnp.isfinite(following), following, scale)
+    return following, jnp.where(grows, jnp.zeros_like(count), count)
 )"}}};
 }
 

@@ -98,9 +98,14 @@ std::vector<OpDef> error_of(const std::string& name, std::string doc, std::strin
           }};
 }
 
-std::vector<OpDef> in_torch(std::vector<OpDef> ops, std::string loss, std::string gradient) {
-  ops[0].torch = {.line = std::move(loss), .numbers = count_number};
-  ops[1].torch = {.line = std::move(gradient), .numbers = count_number};
+struct Written {
+  std::string loss, gradient;
+};
+std::vector<OpDef> in_python(std::vector<OpDef> ops, Written torch, Written jax) {
+  ops[0].torch = {.line = std::move(torch.loss), .numbers = count_number};
+  ops[1].torch = {.line = std::move(torch.gradient), .numbers = count_number};
+  ops[0].jax.line = std::move(jax.loss);
+  ops[1].jax.line = std::move(jax.gradient);
   return ops;
 }
 
@@ -108,17 +113,20 @@ std::vector<OpDef> in_torch(std::vector<OpDef> ops, std::string loss, std::strin
 
 std::vector<OpDef> losses() {
   std::vector<OpDef> all =
-      in_torch(error_of(
-                   "mean_absolute_error", "y = mean of |a - b|", "da = dy sign(a - b) / count", "{0}",
-                   [](double d) { return std::abs(d); },
-                   [](auto d) { return static_cast<decltype(d)>((d > 0) - (d < 0)); }),
-               "once(lambda a, b: (a - b).abs().sum() / {count}, {0}, {1})",
-               "once(lambda dy, a, b: dy / {count} * torch.sign(a - b), {0}, {1}, {2})");
-  for (OpDef& op : in_torch(error_of(
-                                "mean_squared_error", "y = mean of (a - b)^2", "da = 2 dy (a - b) / count",
-                                "{0} {1,2}", [](double d) { return d * d; }, [](auto d) { return 2 * d; }),
-                            "once(lambda a, b: ((a - b) ** 2).sum() / {count}, {0}, {1})",
-                            "once(lambda dy, a, b: dy / {count} * (2 * (a - b)), {0}, {1}, {2})"))
+      in_python(error_of(
+                    "mean_absolute_error", "y = mean of |a - b|", "da = dy sign(a - b) / count", "{0}",
+                    [](double d) { return std::abs(d); },
+                    [](auto d) { return static_cast<decltype(d)>((d > 0) - (d < 0)); }),
+                {"once(lambda a, b: (a - b).abs().sum() / {count}, {0}, {1})",
+                 "once(lambda dy, a, b: dy / {count} * torch.sign(a - b), {0}, {1}, {2})"},
+                {"once(lambda a, b: jnp.abs(a - b).sum() / {count}, {0}, {1})",
+                 "once(lambda dy, a, b: dy / {count} * jnp.sign(a - b), {0}, {1}, {2})"});
+  for (OpDef& op : in_python(error_of(
+                                 "mean_squared_error", "y = mean of (a - b)^2", "da = 2 dy (a - b) / count",
+                                 "{0} {1,2}", [](double d) { return d * d; }, [](auto d) { return 2 * d; }),
+                             {"once(lambda a, b: ((a - b) ** 2).sum() / {count}, {0}, {1})",
+                              "once(lambda dy, a, b: dy / {count} * (2 * (a - b)), {0}, {1}, {2})"},
+                             {{}, {}}))
     all.push_back(std::move(op));
   return all;
 }

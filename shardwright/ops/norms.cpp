@@ -141,6 +141,20 @@ std::vector<ValueId> expand_rms_norm_gradient(Builder& builder, std::span<const 
   return builder.call_all(find_op("rms_norm_grad_by_sums"), {in[0], in[1], in[2], squares, dot}, attributes);
 }
 
+constexpr const char* layer_norm_in_jax = R"(
+def layer_norm(x, gamma, beta, epsilon):
+    v, dims = wide(x), tuple(range(-gamma.ndim, 0))
+    apart = v - v.mean(dims, keepdims=True)
+    normal = apart * lax.rsqrt((apart * apart).mean(dims, keepdims=True) + epsilon)
+    return (normal * wide(gamma) + wide(beta)).astype(x.dtype)
+)";
+
+constexpr const char* rms_norm_in_jax = R"(
+def rms_norm(x, gamma, epsilon):
+    v, dims = wide(x), tuple(range(-gamma.ndim, 0))
+    return (v * lax.rsqrt((v * v).mean(dims, keepdims=True) + epsilon) * wide(gamma)).astype(x.dtype)
+)";
+
 }  // namespace
 
 std::vector<OpDef> norms() {
@@ -163,7 +177,8 @@ def layer_norm(x, gamma, beta, epsilon):
     if gamma.dtype == x.dtype:
         return F.layer_norm(x, gamma.shape, gamma, beta, epsilon)
     return F.layer_norm(wide(x), gamma.shape, wide(gamma), wide(beta), epsilon).to(x.dtype)
-)"}},
+)"},
+       .jax = {.functions = layer_norm_in_jax}},
       {.name = "layer_norm_grad",
        .doc = "gradients of layer_norm for x, gamma and beta",
        .attributes = {"epsilon"},
@@ -182,6 +197,11 @@ def layer_norm_grad(dy, x, gamma, epsilon):
     dx, dgamma, dbeta = aten.native_layer_norm_backward(
         wide(dy), v, gamma.shape, mean, scale, g, g, [True, True, True])
     return dx.to(x.dtype), dgamma.to(gamma.dtype), dbeta.to(gamma.dtype)
+)"},
+       .jax = {.functions = std::string(layer_norm_in_jax) + R"(
+def layer_norm_grad(dy, x, gamma, epsilon):
+    forward = lambda v, g, beta: layer_norm(v, g, beta, epsilon)
+    return gradient(forward, dy, x, gamma, jnp.zeros_like(gamma))
 )"}},
       {.name = "rms_norm",
        .doc = "y = gamma x / sqrt(mean x^2 + epsilon) over the last dims, those of gamma",
@@ -200,7 +220,8 @@ def layer_norm_grad(dy, x, gamma, epsilon):
 def rms_norm(x, gamma, epsilon):
     v, dims = wide(x), list(range(-gamma.dim(), 0))
     return (v * torch.rsqrt((v * v).mean(dims, keepdim=True) + epsilon) * wide(gamma)).to(x.dtype)
-)"}},
+)"},
+       .jax = {.functions = rms_norm_in_jax}},
       {.name = "rms_norm_grad",
        .doc = "gradients of rms_norm for x and gamma",
        .attributes = {"epsilon"},
@@ -220,6 +241,10 @@ def rms_norm_grad(dy, x, gamma, epsilon):
     normal, dn = v * scale, d * wide(gamma)
     dx = (dn - normal * (dn * normal).mean(dims, keepdim=True)) * scale
     return dx.to(x.dtype), (d * normal).sum(list(range(x.dim() - gamma.dim()))).to(gamma.dtype)
+)"},
+       .jax = {.functions = std::string(rms_norm_in_jax) + R"(
+def rms_norm_grad(dy, x, gamma, epsilon):
+    return gradient(lambda v, g: rms_norm(v, g, epsilon), dy, x, gamma)
 )"}},
   };
 }

@@ -57,6 +57,11 @@ std::vector<OpDef> one_hot() {
 def one_hot(x, depth, first, count, from_end, dtype):
     at = torch.where(x < 0, x + depth, x) if from_end else x
     return (at.unsqueeze(-1) == torch.arange(first, first + count, device=x.device)).to(dtype)
+)"},
+           .jax = {.functions = R"(
+def one_hot(x, depth, first, count, from_end, dtype):
+    at = jnp.where(x < 0, x + depth, x) if from_end else x
+    return (at[..., None] == first + jnp.arange(count)).astype(dtype)
 )"}}};
 }
 

@@ -252,6 +252,10 @@ std::vector<OpDef> pool2d() {
 def max_pool2d(x, kernel, strides, dilations, shift, out):
     x = read_image(x, kernel, strides, dilations, shift, out, -math.inf)
     return F.max_pool2d(x, kernel, strides, 0, dilations)
+)"},
+       .jax = {.functions = windows_in_jax + R"(
+def max_pool2d(x, kernel, strides, dilations, shift, out):
+    return windows(x, kernel, strides, dilations, shift, out, -jnp.inf).max(0)
 )"}},
       {.name = "max_pool2d_grad",
        .doc = "the gradient of max_pool2d, of spatial size `size`, from dy and x",
@@ -289,6 +293,13 @@ def max_pool2d_grad(dy, x, kernel, strides, dilations, shift, inside, shape):
     before = [shift[d] - inside[d] for d in (0, 1)]
     after = [shape[2 + d] - x.shape[2 + d] - before[d] for d in (0, 1)]
     return F.pad(dx, (before[1], after[1], before[0], after[0])).to(dy.dtype)
+)"},
+       .jax = {.functions = windows_in_jax + R"(
+def max_pool2d_grad(dy, x, kernel, strides, dilations, shift, inside, shape):
+    """Of equal elements the first gets it; x is all that its windows read."""
+    read = lambda v, value: windows(v, kernel, strides, dilations, shift, dy.shape[2:], value)
+    first = jnp.argmax(read(x, -jnp.inf), 0)[None]
+    return gradient(lambda v: jnp.take_along_axis(read(v, 0.0), first, 0)[0], dy, x)
 )"}},
       {.name = "avg_pool2d",
        .doc = "y = the mean of x in each window",
@@ -317,6 +328,11 @@ def avg_pool2d(x, kernel, strides, dilations, shift, out, count_pads):
     if count_pads:
         return (sums / (kernel[0] * kernel[1])).to(x.dtype)
     return (sums / window_sums(read[1], kernel, strides, dilations)).to(x.dtype)
+)"},
+       .jax = {.functions = windows_in_jax + R"(
+def avg_pool2d(x, kernel, strides, dilations, shift, out, count_pads):
+    sums, inside = (windows(v, kernel, strides, dilations, shift, out, 0.0).sum(0) for v in (wide(x), jnp.ones_like(x)))
+    return (sums / (kernel[0] * kernel[1] if count_pads else wide(inside))).astype(x.dtype)
 )"}},
       {.name = "avg_pool2d_grad",
        .doc = "the gradient of avg_pool2d, of spatial size `size`, from dy",
@@ -333,21 +349,21 @@ def avg_pool2d(x, kernel, strides, dilations, shift, out, count_pads):
                    "f32[2,2,6,2] (kernel=[2, 3], pads=[1, 1, 0, 1], size=[18, 12], strides=[3, 7])",
                    "f32[2,2,3,3] (count_pads=false, dilations=[2, 1], kernel=[2, 1], pads=[1, 0, 1, 0], "
                    "size=[12, 12], strides=[4, 5])"},
-       .torch = {
-           .line =
-               "avg_pool2d_grad({0}, {kernel}, {strides}, {dilations}, {shift}, {rows}, {columns}, {shape})",
-           .numbers =
-               [](const KernelCall& c) {
-                 const auto s = window_of(c.attributes);
-                 const auto size = numbers<2>(c.attributes, "size", 1, 1);
-                 const bool pads = c.attributes.flag("count_pads", true);
-                 const Shape& ys = c.operands[0].shape;
-                 Attributes out = window_of_outputs(c, s, ys);
-                 out.set("rows", counts_of(s[0], first_output(s[0], c, "h"), ys[2], size[0], pads));
-                 out.set("columns", counts_of(s[1], first_output(s[1], c, "w"), ys[3], size[1], pads));
-                 return out;
-               },
-           .functions = R"(
+       .torch =
+           {.line =
+                "avg_pool2d_grad({0}, {kernel}, {strides}, {dilations}, {shift}, {rows}, {columns}, {shape})",
+            .numbers =
+                [](const KernelCall& c) {
+                  const auto s = window_of(c.attributes);
+                  const auto size = numbers<2>(c.attributes, "size", 1, 1);
+                  const bool pads = c.attributes.flag("count_pads", true);
+                  const Shape& ys = c.operands[0].shape;
+                  Attributes out = window_of_outputs(c, s, ys);
+                  out.set("rows", counts_of(s[0], first_output(s[0], c, "h"), ys[2], size[0], pads));
+                  out.set("columns", counts_of(s[1], first_output(s[1], c, "w"), ys[3], size[1], pads));
+                  return out;
+                },
+            .functions = R"(
 def avg_pool2d_grad(dy, kernel, strides, dilations, shift, rows, columns, shape):
     """`rows` and `columns`: how many inputs each output counts."""
     count = torch.tensor(rows, device=dy.device).unsqueeze(1) * torch.tensor(columns, device=dy.device)
@@ -357,6 +373,13 @@ def avg_pool2d_grad(dy, kernel, strides, dilations, shift, rows, columns, shape)
     dx = dx.reshape(dy.shape[:2] + dx.shape[2:])
     after = [shape[2 + d] - dx.shape[2 + d] - shift[d] for d in (0, 1)]
     return F.pad(dx, (shift[1], after[1], shift[0], after[0])).to(dy.dtype)
+)"},
+       .jax = {.functions = windows_in_jax + R"(
+def avg_pool2d_grad(dy, kernel, strides, dilations, shift, rows, columns, shape):
+    """`rows` and `columns`: how many inputs each output counts."""
+    each = wide(dy) / (jnp.array(rows)[:, None] * jnp.array(columns)).astype(wide(dy).dtype)
+    sums = lambda x: windows(x, kernel, strides, dilations, shift, dy.shape[2:], 0.0).sum(0)
+    return jax.linear_transpose(sums, jax.ShapeDtypeStruct(shape, each.dtype))(each)[0].astype(dy.dtype)
 )"}}};
 }
 

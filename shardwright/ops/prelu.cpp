@@ -58,7 +58,8 @@ std::vector<OpDef> prelu() {
                 .block = block,
                 .samples = {"f32[2,6,2,3]!=0, f32[6,1,1]", "f32[4,6]!=0, f32[]"},
                 .overwrites = {0},
-                .torch = {.line = "torch.where({0} > 0, {0}, {1} * {0})"}};
+                .torch = {.line = "torch.where({0} > 0, {0}, {1} * {0})"},
+                .jax = {.line = "jnp.where({0} > 0, {0}, {1} * {0})"}};
   OpDef backward{.name = "prelu_grad",
                  .doc = "dx and, element by element, dslope of prelu",
                  .rule_for = gradient_rule,
@@ -71,6 +72,10 @@ std::vector<OpDef> prelu() {
 def prelu_grad(dy, x, slope):
     zero = torch.zeros_like(dy)
     return torch.where(x > 0, dy, dy * slope), torch.where(x > 0, zero, dy * x)
+)"},
+                 .jax = {.functions = R"(
+def prelu_grad(dy, x, slope):
+    return jnp.where(x > 0, dy, dy * slope), jnp.where(x > 0, jnp.zeros_like(dy), dy * x)
 )"}};
   return {broadcasting(std::move(forward), 2), std::move(backward)};
 }

@@ -261,7 +261,8 @@ std::vector<OpDef> reduce() {
            .gradient = [](Gradient& g) { return std::vector{spread(g, g.dy())}; },
            .kernel = sum_kernel,
            .samples = samples,
-           .torch = {.line = "{0}.sum({dims}, keepdim={keep}, dtype={dtype})"}},
+           .torch = {.line = "{0}.sum({dims}, keepdim={keep}, dtype={dtype})"},
+           .jax = {.line = "{0}.sum({dims}, {dtype}, keepdims={keep})"}},
           {.name = "reduce_mean",
            .doc = "y = mean of x over `dims`",
            .attributes = {"dims", "keep"},
@@ -280,7 +281,8 @@ std::vector<OpDef> reduce() {
                              if (c.rule.loops[l].kind == LoopKind::sum)
                                count *= static_cast<double>(c.box.loops[l].size);
                            return Attributes{{"count", count}};
-                         }}},
+                         }},
+           .jax = {.line = "once(lambda x: x.sum({dims}, keepdims={keep}) / {count}, {0})"}},
           {.name = "reduce_max",
            .doc = "y = largest of x over `dims`; the gradient goes to every position that is the largest",
            .attributes = {"dims", "keep"},
@@ -290,7 +292,8 @@ std::vector<OpDef> reduce() {
            .gradient = max_gradient,
            .kernel = max_kernel,
            .samples = samples,
-           .torch = {.line = "{0}.amax({dims}, keepdim={keep})"}},
+           .torch = {.line = "{0}.amax({dims}, keepdim={keep})"},
+           .jax = {.line = "{0}.max({dims}, keepdims={keep})"}},
           {.name = "reduce_max_grad",
            .doc = "dx = dy where x = y, else 0",
            .attributes = {"dims", "keep"},
@@ -305,6 +308,11 @@ std::vector<OpDef> reduce() {
            .torch = {.line = "reduce_max_grad({0}, {1}, {2}, {dims}, {keep})", .functions = R"(
 def reduce_max_grad(dy, x, y, dims, keep):
     each = [1 if d in dims or d - x.dim() in dims else n for d, n in enumerate(x.shape)]
+    return dy.reshape(each) * (x == y.reshape(each))
+)"},
+           .jax = {.functions = R"(
+def reduce_max_grad(dy, x, y, dims, keep):
+    each = [1 if d in dims or d - x.ndim in dims else n for d, n in enumerate(x.shape)]
     return dy.reshape(each) * (x == y.reshape(each))
 )"}}};
 }

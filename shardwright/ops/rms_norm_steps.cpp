@@ -224,7 +224,8 @@ std::vector<OpDef> rms_norm_steps() {
        .infer = infer_squares,
        .kernel = squares_kernel,
        .samples = {"f32[4,6]", "f32[6,2,4] (count=2)"},
-       .torch = {.line = "(wide({0}) ** 2).flatten(-{count}).sum(-1)"}},
+       .torch = {.line = "(wide({0}) ** 2).flatten(-{count}).sum(-1)"},
+       .jax = {.line = "(wide({0}) ** 2).sum(tuple(range(-{count}, 0)))"}},
       {.name = "rms_norm_by_squares",
        .doc = "y = gamma x / sqrt(squares / n + epsilon), n elements being normalised together",
        .attributes = {"epsilon"},
@@ -244,6 +245,11 @@ std::vector<OpDef> rms_norm_steps() {
 def rms_norm_by_squares(x, gamma, squares, count, epsilon):
     scale = torch.rsqrt(squares / count + epsilon).reshape(squares.shape + (1,) * gamma.dim())
     return (wide(x) * scale * wide(gamma)).to(x.dtype)
+)"},
+       .jax = {.functions = R"(
+def rms_norm_by_squares(x, gamma, squares, count, epsilon):
+    scale = lax.rsqrt(squares / count + epsilon).reshape(squares.shape + (1,) * gamma.ndim)
+    return (wide(x) * scale * wide(gamma)).astype(x.dtype)
 )"}},
       {.name = "rms_norm_dot",
        .doc = "y = sum of dy x gamma over the dims of gamma, in f32 at least",
@@ -252,7 +258,8 @@ def rms_norm_by_squares(x, gamma, squares, count, epsilon):
        .infer = infer_dot,
        .kernel = dot_kernel,
        .samples = {"f32[4,6], f32[4,6], f32[6]", "f32[6,2,4], f32[6,2,4], f32[2,4]"},
-       .torch = {.line = "(wide({0}) * wide({2}) * wide({1})).flatten(-{2}.dim()).sum(-1)"}},
+       .torch = {.line = "(wide({0}) * wide({2}) * wide({1})).flatten(-{2}.dim()).sum(-1)"},
+       .jax = {.line = "(wide({0}) * wide({2}) * wide({1})).sum(tuple(range(-{2}.ndim, 0)))"}},
       {.name = "rms_norm_grad_by_sums",
        .doc = "gradients of rms_norm for x and gamma, from sums of x^2 and of dy x gamma",
        .attributes = {"epsilon"},
@@ -275,6 +282,14 @@ def rms_norm_grad_by_sums(dy, x, gamma, squares, dot, count, epsilon):
     d, normal = wide(dy), wide(x) * scale
     dx = (d * wide(gamma) - normal * (scale * dot.reshape(each) / count)) * scale
     return dx.to(x.dtype), (d * normal).sum(list(range(squares.dim()))).to(gamma.dtype)
+)"},
+       .jax = {.functions = R"(
+def rms_norm_grad_by_sums(dy, x, gamma, squares, dot, count, epsilon):
+    each = squares.shape + (1,) * gamma.ndim
+    scale = lax.rsqrt(squares / count + epsilon).reshape(each)
+    d, normal = wide(dy), wide(x) * scale
+    dx = (d * wide(gamma) - normal * (scale * dot.reshape(each) / count)) * scale
+    return dx.astype(x.dtype), (d * normal).sum(tuple(range(squares.ndim))).astype(gamma.dtype)
 )"}},
   };
 }

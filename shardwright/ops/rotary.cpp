@@ -138,6 +138,20 @@ def rotary(x, positions, base, interleaved, inverse):
     a, b = (v[..., 0::2], v[..., 1::2]) if interleaved else (v[..., : d // 2], v[..., d // 2 :])
     turned = [a * cosine - b * sine, a * sine + b * cosine]
     return (torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)).to(x.dtype)
+)"},
+           .jax = {.functions = R"(
+def rotary(x, positions, base, interleaved, inverse):
+    """Positions of each element [batch, sequence], or that of the first."""
+    d, v = x.shape[-1], wide(x)
+    positions = positions[:, None] if jnp.ndim(positions) else positions + jnp.arange(x.shape[-2])
+    rates = base ** (jnp.arange(0, d, 2, dtype=jnp.float64) / -d)
+    angles = positions.astype(jnp.float64)[..., None] * rates
+    cosine, sine = jnp.cos(angles).astype(v.dtype), jnp.sin(angles).astype(v.dtype)
+    if inverse:
+        sine = -sine
+    a, b = (v[..., 0::2], v[..., 1::2]) if interleaved else (v[..., : d // 2], v[..., d // 2 :])
+    turned = [a * cosine - b * sine, a * sine + b * cosine]
+    return (jnp.stack(turned, -1).reshape(x.shape) if interleaved else jnp.concatenate(turned, -1)).astype(x.dtype)
 )"}}};
 }
 

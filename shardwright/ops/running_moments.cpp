@@ -90,14 +90,17 @@ std::vector<OpDef> running_moments() {
        .samples = {"f32[6], f32[6], f32[2,6] (count=4, momentum=0.25)"},
        .overwrites = {0, 1},
        .torch = {.line = "running_moments({0}, {1}, {2}, {count}, {momentum})",
-                 .functions = batch_norm_in_torch}},
+                 .functions = batch_norm_in_torch},
+       .jax = {.functions = batch_norm_in_jax}},
       {.name = "known_moments",
        .doc = "the moments of batch_moments that a known mean and variance stand for, in f64",
        .rule = "c, c -> m^ c",
        .infer = infer_known,
        .kernel = known_kernel,
        .samples = {"f32[6], f32[6]>0"},
-       .torch = {.line = "torch.stack([{0}.double(), {1}.double() + {0}.double() ** 2])"}},
+       .torch = {.line = "torch.stack([{0}.double(), {1}.double() + {0}.double() ** 2])"},
+       .jax = {.line = "jnp.stack([double({0}), double({1}) + double({0}) ** 2])",
+               .functions = batch_norm_in_jax}},
   };
 }
 

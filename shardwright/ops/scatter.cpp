@@ -111,6 +111,13 @@ def is_last(indices):
     return ~(flat.unsqueeze(1) == flat.unsqueeze(0)).triu(1).any(1)
 )";
 
+constexpr const char* last_of_equal_in_jax = R"(
+def is_last(indices):
+    """No later index is the same."""
+    flat = indices.reshape(-1)
+    return ~jnp.triu(flat[:, None] == flat, 1).any(1)
+)";
+
 }  // namespace
 
 std::vector<OpDef> scatter() {
@@ -137,6 +144,14 @@ def scatter(x, indices, updates, dim, first):
     rows = updates.reshape(x.shape[:dim] + (-1,) + x.shape[dim + 1 :])
     y = torch.cat([x, torch.zeros_like(rows.narrow(dim, 0, 1))], dim)
     return y.index_copy(dim, at, rows).narrow(dim, 0, count)
+)"},
+           .jax = {.functions = std::string(own_rows_in_jax) + last_of_equal_in_jax + R"(
+def scatter(x, indices, updates, dim, first):
+    """Rows that are not written here are dropped."""
+    dim %= x.ndim
+    own = jnp.where(is_last(indices), indices.reshape(-1), -1)
+    rows = updates.reshape(x.shape[:dim] + (-1,) + x.shape[dim + 1 :])
+    return x.at[at_rows(own, first, x.shape[dim], dim)].set(rows, mode="drop")
 )"}},
           {.name = "scatter_updates_grad",
            .doc = "the gradient of scatter's updates: dy[p.., indices[i..], e..], or 0 where a later "
@@ -154,6 +169,13 @@ def scatter_updates_grad(dy, indices, dim, first):
     dim %= dy.dim()
     rows = gather(dy, indices.reshape(-1), dim, first)
     rows = rows * is_last(indices).reshape([-1] + [1] * (dy.dim() - dim - 1)).to(dy.dtype)
+    return rows.reshape(dy.shape[:dim] + indices.shape + dy.shape[dim + 1 :])
+)"},
+           .jax = {.functions = std::string(own_rows_in_jax) + last_of_equal_in_jax + R"(
+def scatter_updates_grad(dy, indices, dim, first):
+    dim %= dy.ndim
+    rows = gather(dy, indices.reshape(-1), dim, first)
+    rows = rows * is_last(indices).reshape((-1,) + (1,) * (dy.ndim - dim - 1)).astype(dy.dtype)
     return rows.reshape(dy.shape[:dim] + indices.shape + dy.shape[dim + 1 :])
 )"}},
           {.name = "scatter_add",
@@ -180,6 +202,14 @@ def scatter_add(x, indices, updates, dim, first):
     rows = rows.reshape(x.shape[:dim] + (-1,) + x.shape[dim + 1 :])
     rows = rows * is_own.reshape([-1] + [1] * (x.dim() - dim - 1)).to(rows.dtype)
     return x.to(rows.dtype).index_add(dim, at, rows).to(x.dtype)
+)"},
+           .jax = {.functions = std::string(own_rows_in_jax) + R"(
+def scatter_add(x, indices, updates, dim, first):
+    dim %= x.ndim
+    rows = wide(updates) if jnp.issubdtype(x.dtype, jnp.floating) else updates
+    rows = rows.reshape(x.shape[:dim] + (-1,) + x.shape[dim + 1 :])
+    at = at_rows(indices, first, x.shape[dim], dim)
+    return x.astype(rows.dtype).at[at].add(rows, mode="drop").astype(x.dtype)
 )"}}};
 }
 

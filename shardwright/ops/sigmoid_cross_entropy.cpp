@@ -22,33 +22,35 @@ std::vector<ValueId> gradient(Gradient& g) {  // dlogit = dy (s - target), dtarg
 }  // namespace
 
 std::vector<OpDef> sigmoid_cross_entropy() {
-  return {
-      elementwise({.name = "sigmoid_cross_entropy",
-                   .doc = "y = log(1 + e^logit) - logit target, element by element",
-                   .gradient = gradient,
-                   .block =
-                       [](const Call& c) {
-                         return floating_elements<2>(c, [](auto logit, auto target) {
-                           const auto far = logit > 0 ? logit * (1 - target) : -logit * target;
-                           return far + math::log1p(math::exp(-std::abs(logit)));
-                         });
-                       },
-                   .samples = {"f32[4,6], f32[4,6]", "f32[12], f32[12]"},
-                   .torch = {.line = "once(lambda x, t: torch.where(x > 0, x * (1 - t), -x * t) + "
-                                     "torch.log1p(torch.exp(-x.abs())), {0}, {1})"}},
-                  2),
-      elementwise({.name = "sigmoid_cross_entropy_grad",
-                   .doc = "dlogit = dy (sigmoid(logit) - target)",
-                   .linear = "{0}",
-                   .block =
-                       [](const Call& c) {
-                         return floating_elements<3>(c, [](auto dy, auto logit, auto target) {
-                           return dy * (math::sigmoid(logit) - target);
-                         });
-                       },
-                   .samples = {"f32[4,6], f32[4,6], f32[4,6]"},
-                   .torch = {.line = "once(lambda dy, x, t: dy * (torch.sigmoid(x) - t), {0}, {1}, {2})"}},
-                  3)};
+  return {elementwise({.name = "sigmoid_cross_entropy",
+                       .doc = "y = log(1 + e^logit) - logit target, element by element",
+                       .gradient = gradient,
+                       .block =
+                           [](const Call& c) {
+                             return floating_elements<2>(c, [](auto logit, auto target) {
+                               const auto far = logit > 0 ? logit * (1 - target) : -logit * target;
+                               return far + math::log1p(math::exp(-std::abs(logit)));
+                             });
+                           },
+                       .samples = {"f32[4,6], f32[4,6]", "f32[12], f32[12]"},
+                       .torch = {.line = "once(lambda x, t: torch.where(x > 0, x * (1 - t), -x * t) + "
+                                         "torch.log1p(torch.exp(-x.abs())), {0}, {1})"},
+                       .jax = {.line = "once(lambda x, t: jnp.where(x > 0, x * (1 - t), -x * t) + "
+                                       "jnp.log1p(jnp.exp(-jnp.abs(x))), {0}, {1})"}},
+                      2),
+          elementwise({.name = "sigmoid_cross_entropy_grad",
+                       .doc = "dlogit = dy (sigmoid(logit) - target)",
+                       .linear = "{0}",
+                       .block =
+                           [](const Call& c) {
+                             return floating_elements<3>(c, [](auto dy, auto logit, auto target) {
+                               return dy * (math::sigmoid(logit) - target);
+                             });
+                           },
+                       .samples = {"f32[4,6], f32[4,6], f32[4,6]"},
+                       .torch = {.line = "once(lambda dy, x, t: dy * (torch.sigmoid(x) - t), {0}, {1}, {2})"},
+                       .jax = {.line = "once(lambda dy, x, t: dy * (jax.nn.sigmoid(x) - t), {0}, {1}, {2})"}},
+                      3)};
 }
 
 }  // namespace shardwright::ops

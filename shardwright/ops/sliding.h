@@ -154,6 +154,23 @@ def padded_image(x, kernel, strides, dilations, shift, out):
     return read_image(x, kernel, strides, dilations, shift, out), [0, 0]
 )";
 
+inline constexpr const char* image_in_jax = R"(
+def image_padding(x, kernel, strides, dilations, shift, out):
+    """Of rows and columns before and behind x: output q and tap k read q stride + k dilation + shift."""
+    ends = [(out[d] - 1) * strides[d] + (kernel[d] - 1) * dilations[d] + 1 + shift[d] - x.shape[2 + d] for d in (0, 1)]
+    return [(-shift[0], ends[0]), (-shift[1], ends[1])]
+)";
+
+inline const std::string windows_in_jax = std::string(image_in_jax) + R"(
+def windows(x, kernel, strides, dilations, shift, out, value):
+    """[taps, batch, channels, rows, columns]: what each tap reads, `value` outside of x."""
+    padding = image_padding(x, kernel, strides, dilations, shift, out)
+    x = lax.pad(x, jnp.array(value, x.dtype), [(0, 0, 0), (0, 0, 0), *((*ends, 0) for ends in padding)])
+    first = [(i * dilations[0], j * dilations[1]) for i in range(kernel[0]) for j in range(kernel[1])]
+    reach = [(out[d] - 1) * strides[d] + 1 for d in (0, 1)]
+    return jnp.stack([x[:, :, i : i + reach[0] : strides[0], j : j + reach[1] : strides[1]] for i, j in first])
+)";
+
 /// The window of pooling.
 inline std::array<Spatial, 2> window_of(const Attributes& a) {
   const auto kernel = numbers<2>(a, "kernel", 1, 1);

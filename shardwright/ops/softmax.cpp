@@ -195,32 +195,37 @@ std::vector<OpDef> family(const std::string& name, std::string doc, std::string 
   const auto gradient = [name](Gradient& g) {
     return std::vector{g.call(name + "_grad", {g.dy(), g.out()}, g.attributes())};
   };
-  return {{
-              .name = name,
-              .doc = std::move(doc),
-              .attributes = {"dim"},
-              .defaults = last_dim,
-              .rule_for = rule,
-              .infer = infer<1>,
-              .gradient = gradient,
-              .kernel = kernel<is_log>,
-              .samples = {"f32[4,6]", "f32[2,6,4] (dim=1)", "f32[6,4] (dim=0)"},
-              .overwrites = {0},
-              .torch = {.line = "torch." + name + "({0}, {dim})"},
-          },
-          {
-              .name = name + "_grad",
-              .doc = std::move(gradient_doc),
-              .attributes = {"dim"},
-              .defaults = last_dim,
-              .rule_for = gradient_rule,
-              .linear = "{0}",
-              .infer = infer<2>,
-              .kernel = gradient_kernel<is_log>,
-              .samples = {"f32[4,6], f32[4,6]", "f32[2,6,4], f32[2,6,4] (dim=1)"},
-              .overwrites = {0},
-              .torch = {.line = "aten._" + name + "_backward_data({0}, {1}, {dim}, {dtype})"},
-          }};
+  return {
+      {
+          .name = name,
+          .doc = std::move(doc),
+          .attributes = {"dim"},
+          .defaults = last_dim,
+          .rule_for = rule,
+          .infer = infer<1>,
+          .gradient = gradient,
+          .kernel = kernel<is_log>,
+          .samples = {"f32[4,6]", "f32[2,6,4] (dim=1)", "f32[6,4] (dim=0)"},
+          .overwrites = {0},
+          .torch = {.line = "torch." + name + "({0}, {dim})"},
+          .jax = {.line = "once(lambda x: jax.nn." + name + "(x, {dim}), {0})"},
+      },
+      {
+          .name = name + "_grad",
+          .doc = std::move(gradient_doc),
+          .attributes = {"dim"},
+          .defaults = last_dim,
+          .rule_for = gradient_rule,
+          .linear = "{0}",
+          .infer = infer<2>,
+          .kernel = gradient_kernel<is_log>,
+          .samples = {"f32[4,6], f32[4,6]", "f32[2,6,4], f32[2,6,4] (dim=1)"},
+          .overwrites = {0},
+          .torch = {.line = "aten._" + name + "_backward_data({0}, {1}, {dim}, {dtype})"},
+          .jax = {.line =
+                      is_log ? "once(lambda dy, y: dy - jnp.exp(y) * dy.sum({dim}, keepdims=True), {0}, {1})"
+                             : "once(lambda dy, y: y * (dy - (dy * y).sum({dim}, keepdims=True)), {0}, {1})"},
+      }};
 }
 
 }  // namespace

@@ -330,6 +330,10 @@ def pad(x, shape, value, where):
     y = torch.full(shape, value, dtype=x.dtype, device=x.device)
     y[where] = x
     return y
+)"},
+       .jax = {.functions = std::string(in_places) + R"(
+def pad(x, shape, value, where):
+    return jnp.full(shape, value, x.dtype).at[where].set(x)
 )"}}};
 }
 

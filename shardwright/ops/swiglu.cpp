@@ -34,6 +34,12 @@ def swiglu_grad(dy, gate, up):
     d, g, u = wide(dy), wide(gate), wide(up)
     s = torch.sigmoid(g)
     return (d * u * s * (1 + g * (1 - s))).to(gate.dtype), (d * g * s).to(up.dtype)
+)"},
+                                .jax = {.functions = R"(
+def swiglu_grad(dy, gate, up):
+    d, g, u = wide(dy), wide(gate), wide(up)
+    s = jax.nn.sigmoid(g)
+    return (d * u * s * (1 + g * (1 - s))).astype(gate.dtype), (d * g * s).astype(up.dtype)
 )"}},
                                3);
   gradient.rule = "..., ..., ... -> ..., ...";
@@ -47,7 +53,8 @@ def swiglu_grad(dy, gate, up):
                            },
                        .block = block,
                        .samples = {"f32[4,6], f32[4,6]", "f32[2,6,4], f32[2,6,4]"},
-                       .torch = {.line = "once(lambda gate, up: F.silu(gate) * up, {0}, {1})"}},
+                       .torch = {.line = "once(lambda gate, up: F.silu(gate) * up, {0}, {1})"},
+                       .jax = {.line = "once(lambda gate, up: jax.nn.silu(gate) * up, {0}, {1})"}},
                       2),
           std::move(gradient)};
 }

@@ -89,7 +89,8 @@ std::vector<OpDef> tile() {
            .kernel = kernel,
            .samples = {"f32[4,6] (repeats=[2,1])", "f32[2,3] (repeats=[6,2])", "f32[6,1] (repeats=[1,4])",
                        "f32[2,1,3] (repeats=[1,6,2])", "f32[] (repeats=[])"},
-           .torch = {.line = "{0}.repeat({repeats})"}}};
+           .torch = {.line = "{0}.repeat({repeats})"},
+           .jax = {.line = "jnp.tile({0}, {repeats})"}}};
 }
 
 }  // namespace shardwright::ops

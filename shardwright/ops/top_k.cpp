@@ -132,6 +132,12 @@ def top_k(x, k, largest):
     """Of equal elements the first one comes first."""
     values, indices = torch.sort(x, dim=-1, descending=largest, stable=True)
     return values[..., :k].contiguous(), indices[..., :k].contiguous()
+)"},
+           .jax = {.functions = R"(
+def top_k(x, k, largest):
+    """Of equal elements the first one comes first."""
+    indices = jnp.argsort(x, -1, stable=True, descending=largest)[..., :k]
+    return jnp.take_along_axis(x, indices, -1), indices.astype(jnp.int64)
 )"}},
           {.name = "top_k_grad",
            .doc = "dx = dy at the indices, 0 elsewhere",
@@ -151,6 +157,11 @@ def top_k_grad(dy, indices, first, shape):
     is_own = (at >= 0) & (at < shape[-1])
     dx = torch.zeros(shape, dtype=wide(dy).dtype, device=dy.device)
     return dx.scatter_add(-1, at.clamp(0, max(shape[-1] - 1, 0)), wide(dy) * is_own).to(dy.dtype)
+)"},
+           .jax = {.functions = R"(
+def top_k_grad(dy, indices, first, shape):
+    is_there = (indices.astype(jnp.int64) - first)[..., None] == jnp.arange(shape[-1])
+    return jnp.where(is_there, wide(dy)[..., None], 0).sum(-2).astype(dy.dtype)
 )"}}};
 }
 

@@ -33,7 +33,8 @@ std::vector<OpDef> plain_functions() {
                        },
                    .block = [](const Call& c) { return map(c, [](auto x) { return math::exp(x); }); },
                    .samples = {"f32[4,6]"},
-                   .torch = {.line = "torch.exp({0})"}},
+                   .torch = {.line = "torch.exp({0})"},
+                   .jax = {.line = "jnp.exp({0})"}},
                   1),
       elementwise({.name = "log",
                    .doc = "y = natural logarithm of x",
@@ -43,7 +44,8 @@ std::vector<OpDef> plain_functions() {
                        },
                    .block = [](const Call& c) { return map(c, [](auto x) { return math::log(x); }); },
                    .samples = {"f32[4,6]>0"},
-                   .torch = {.line = "torch.log({0})"}},
+                   .torch = {.line = "torch.log({0})"},
+                   .jax = {.line = "jnp.log({0})"}},
                   1),
       elementwise({.name = "neg",
                    .doc = "y = -x",
@@ -85,13 +87,14 @@ std::vector<OpDef> plain_functions() {
 /// A step function: its derivative is 0 wherever there is one.
 template <class F>
 OpDef steps(std::string name, std::string doc, F f) {
-  std::string line = "torch." + name + "({0})";
+  std::string line = "torch." + name + "({0})", in_jax = "jnp." + name + "({0})";
   return elementwise({.name = std::move(name),
                       .doc = std::move(doc),
                       .gradient = [](Gradient&) { return std::vector<ValueId>{ValueId{}}; },
                       .block = [f](const Call& c) { return map(c, f); },
                       .samples = {"f32[4,6]"},
-                      .torch = {.line = std::move(line)}},
+                      .torch = {.line = std::move(line)},
+                      .jax = {.line = std::move(in_jax)}},
                      1);
 }
 
@@ -115,8 +118,10 @@ std::vector<OpDef> power() {
       },
       ToldBy::x, {"f32[4,6] (exponent=3)", "f32[2,6,4]>0 (exponent=-1.5)"});
   for (OpDef& op : ops) op.defaults = {{"exponent", 1.0}};
-  return in_torch(std::move(ops), "{0} ** {exponent}",
-                  "once(lambda dy, x: dy * {exponent} * x ** ({exponent} - 1), {0}, {1})");
+  return in_python(
+      std::move(ops),
+      {"{0} ** {exponent}", "once(lambda dy, x: dy * {exponent} * x ** ({exponent} - 1), {0}, {1})"},
+      {{}, {}});
 }
 
 struct Limits {
@@ -159,6 +164,12 @@ std::vector<OpDef> clip() {
       if (c.attributes.find(limit)) out += fmt::format(", {0}={{{0}}}", limit);
     return out + ")";
   };
+  ops[0].jax.line_for = [](const Call& c) {
+    std::string out = "jnp.clip({0}";
+    for (const char* limit : {"min", "max"})
+      if (c.attributes.find(limit)) out += fmt::format(", {0}={{{0}}}", limit);
+    return out + ")";
+  };
   ops[1].torch.line_for = [](const Call& c) {
     std::string out = "{0}";
     if (c.attributes.find("min")) out += " * ({1} >= {min})";
@@ -173,47 +184,54 @@ std::vector<OpDef> clip() {
 std::vector<OpDef> unary() {
   std::vector<OpDef> all = plain_functions();
   const auto add = [&](std::vector<OpDef> ops) { all.insert(all.end(), ops.begin(), ops.end()); };
-  add(in_torch(function(
-                   "relu", "y = x where x > 0, else 0", [](auto x) { return x < 0 ? 0 : x; },
-                   [](auto y) { return static_cast<decltype(y)>(y > 0); }, ToldBy::y, "!=0"),
-               "torch.relu({0})", "aten.threshold_backward({0}, {1}, 0)"));
-  add(in_torch(function(
-                   "tanh", "y = hyperbolic tangent of x", [](auto x) { return math::tanh(x); },
-                   [](auto y) { return 1 - y * y; }, ToldBy::y),
-               "torch.tanh({0})", "aten.tanh_backward({0}, {1})"));
-  add(in_torch(function(
-                   "sigmoid", "y = 1 / (1 + e^-x)", [](auto x) { return math::sigmoid(x); },
-                   [](auto y) { return y * (1 - y); }, ToldBy::y),
-               "torch.sigmoid({0})", "aten.sigmoid_backward({0}, {1})"));
-  add(in_torch(function(
-                   "sqrt", "y = square root of x", [](auto x) { return std::sqrt(x); },
-                   [](auto y) { return static_cast<decltype(y)>(0.5) / y; }, ToldBy::y, ">0"),
-               "torch.sqrt({0})", "{0} / (2 * {1})"));
-  add(in_torch(function(
-                   "rsqrt", "y = 1 / sqrt(x)", [](auto x) { return 1 / std::sqrt(x); },
-                   [](auto y) { return static_cast<decltype(y)>(-0.5) * y * y * y; }, ToldBy::y, ">0"),
-               "torch.rsqrt({0})", "once(lambda dy, y: -0.5 * dy * y * y * y, {0}, {1})"));
-  add(in_torch(function(
-                   "reciprocal", "y = 1 / x", [](auto x) { return 1 / x; }, [](auto y) { return -y * y; },
-                   ToldBy::y, "!=0"),
-               "torch.reciprocal({0})", "once(lambda dy, y: -dy * y * y, {0}, {1})"));
-  add(in_torch(function(
-                   "abs", "y = x without its sign", [](auto x) { return std::abs(x); },
-                   [](auto x) { return static_cast<decltype(x)>((x > 0) - (x < 0)); }, ToldBy::x, "!=0"),
-               "torch.abs({0})", "{0} * torch.sign({1})"));
-  add(in_torch(function(
-                   "sin", "y = sine of x", [](auto x) { return std::sin(x); },
-                   [](auto x) { return std::cos(x); }, ToldBy::x),
-               "torch.sin({0})", "once(lambda dy, x: dy * torch.cos(x), {0}, {1})"));
-  add(in_torch(function(
-                   "cos", "y = cosine of x", [](auto x) { return std::cos(x); },
-                   [](auto x) { return -std::sin(x); }, ToldBy::x),
-               "torch.cos({0})", "once(lambda dy, x: -dy * torch.sin(x), {0}, {1})"));
-  add(in_torch(
+  add(in_python(function(
+                    "relu", "y = x where x > 0, else 0", [](auto x) { return x < 0 ? 0 : x; },
+                    [](auto y) { return static_cast<decltype(y)>(y > 0); }, ToldBy::y, "!=0"),
+                {"torch.relu({0})", "aten.threshold_backward({0}, {1}, 0)"},
+                {"jnp.maximum({0}, 0)", "jnp.where({1} > 0, {0}, 0)"}));
+  add(in_python(function(
+                    "tanh", "y = hyperbolic tangent of x", [](auto x) { return math::tanh(x); },
+                    [](auto y) { return 1 - y * y; }, ToldBy::y),
+                {"torch.tanh({0})", "aten.tanh_backward({0}, {1})"},
+                {"jnp.tanh({0})", "once(lambda dy, y: dy * (1 - y * y), {0}, {1})"}));
+  add(in_python(function(
+                    "sigmoid", "y = 1 / (1 + e^-x)", [](auto x) { return math::sigmoid(x); },
+                    [](auto y) { return y * (1 - y); }, ToldBy::y),
+                {"torch.sigmoid({0})", "aten.sigmoid_backward({0}, {1})"},
+                {"jax.nn.sigmoid({0})", "once(lambda dy, y: dy * y * (1 - y), {0}, {1})"}));
+  add(in_python(function(
+                    "sqrt", "y = square root of x", [](auto x) { return std::sqrt(x); },
+                    [](auto y) { return static_cast<decltype(y)>(0.5) / y; }, ToldBy::y, ">0"),
+                {"torch.sqrt({0})", "{0} / (2 * {1})"}, {"jnp.sqrt({0})", {}}));
+  add(in_python(function(
+                    "rsqrt", "y = 1 / sqrt(x)", [](auto x) { return 1 / std::sqrt(x); },
+                    [](auto y) { return static_cast<decltype(y)>(-0.5) * y * y * y; }, ToldBy::y, ">0"),
+                {"torch.rsqrt({0})", "once(lambda dy, y: -0.5 * dy * y * y * y, {0}, {1})"},
+                {"lax.rsqrt({0})", {}}));
+  add(in_python(function(
+                    "reciprocal", "y = 1 / x", [](auto x) { return 1 / x; }, [](auto y) { return -y * y; },
+                    ToldBy::y, "!=0"),
+                {"torch.reciprocal({0})", "once(lambda dy, y: -dy * y * y, {0}, {1})"}, {"1 / {0}", {}}));
+  add(in_python(function(
+                    "abs", "y = x without its sign", [](auto x) { return std::abs(x); },
+                    [](auto x) { return static_cast<decltype(x)>((x > 0) - (x < 0)); }, ToldBy::x, "!=0"),
+                {"torch.abs({0})", "{0} * torch.sign({1})"}, {"jnp.abs({0})", "{0} * jnp.sign({1})"}));
+  add(in_python(function(
+                    "sin", "y = sine of x", [](auto x) { return std::sin(x); },
+                    [](auto x) { return std::cos(x); }, ToldBy::x),
+                {"torch.sin({0})", "once(lambda dy, x: dy * torch.cos(x), {0}, {1})"},
+                {"jnp.sin({0})", "once(lambda dy, x: dy * jnp.cos(x), {0}, {1})"}));
+  add(in_python(function(
+                    "cos", "y = cosine of x", [](auto x) { return std::cos(x); },
+                    [](auto x) { return -std::sin(x); }, ToldBy::x),
+                {"torch.cos({0})", "once(lambda dy, x: -dy * torch.sin(x), {0}, {1})"},
+                {"jnp.cos({0})", "once(lambda dy, x: -dy * jnp.sin(x), {0}, {1})"}));
+  add(in_python(
       function(
           "erf", "y = error function of x", [](auto x) { return math::erf(x); },
           [](auto x) { return 2 * std::numbers::inv_sqrtpi_v<decltype(x)> * math::exp(-x * x); }, ToldBy::x),
-      "torch.erf({0})", "once(lambda dy, x: dy * torch.exp(-x * x) * (2 / math.sqrt(math.pi)), {0}, {1})"));
+      {"torch.erf({0})", "once(lambda dy, x: dy * torch.exp(-x * x) * (2 / math.sqrt(math.pi)), {0}, {1})"},
+      {"lax.erf({0})", "once(lambda dy, x: dy * jnp.exp(-x * x) * (2 / math.sqrt(math.pi)), {0}, {1})"}));
   add(power());
   add(clip());
   add({steps("sign", "y = -1, 0 or 1; no gradient flows",

@@ -25,6 +25,15 @@ TEST(ByRank, looks_at_elements_of_lists) {
   EXPECT_EQ(by_rank(std::vector<List>{{1}, {1}, {1}, {1, 2}, {1, 2}, {1, 2}}, mesh), "([1], [1, 2])[dp]");
 }
 
+TEST(ByRank, is_a_table_and_tuples_where_coordinates_are_known_when_it_runs) {
+  using List = std::vector<std::int64_t>;
+  EXPECT_EQ(by_rank({"5", "1", "1", "5", "1", "1"}, mesh, Engine::jax), "jnp.array([5, 1, 1])[tp]");
+  EXPECT_EQ(by_rank({"0", "8", "16", "0", "8", "16"}, mesh, Engine::jax), "8 * tp");
+  EXPECT_EQ(by_rank(std::vector<List>(6, {4, 2}), mesh, Engine::jax), "(4, 2)");
+  EXPECT_EQ(by_rank(std::vector<List>(6, {4}), mesh, Engine::jax), "(4,)");
+  EXPECT_EQ(by_rank(std::vector<List>(6), mesh, Engine::jax), "()");
+}
+
 TEST(PythonLiteral, is_what_python_reads) {
   EXPECT_EQ(python_literal(true), "True");
   EXPECT_EQ(python_literal(1e-5), "1e-05");
@@ -42,17 +51,31 @@ TEST(PythonFunctions, are_parted_by_their_names) {
   EXPECT_EQ(all[1].first, "b");
 }
 
-TEST(TorchLine, refuses_an_operator_that_is_not_written_by_its_name) {
-  const OpDef op{.name = "hypot", .rule = "... -> ..."};
+/// What `line` says of an operator of two operands.
+template <class Line>
+std::string told(const OpDef& op, Line line) {
   const Attributes none;
   const Call call{{}, {}, none};
   const auto on_rank = [](int) -> const KernelCall& { throw error("no rank is looked at"); };
   try {
-    torch_line({op, call, {}, mesh, on_rank});
-    FAIL();
+    return line({op, call, {"a", "b"}, mesh, on_rank});
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "hypot is not written in PyTorch yet");
+    return e.what();
   }
+}
+
+TEST(TorchLine, refuses_an_operator_that_is_not_written_by_its_name) {
+  const OpDef op{.name = "hypot", .rule = "... -> ..."};
+  EXPECT_EQ(told(op, torch_line), "hypot is not written in PyTorch yet");
+}
+
+TEST(JaxLine, is_that_of_pytorch_where_it_names_nothing_of_it) {
+  EXPECT_EQ(told({.name = "add", .torch = {.line = "{0} + {1}"}}, jax_line), "a + b");
+  EXPECT_EQ(
+      told({.name = "exp", .torch = {.line = "torch.exp({0})"}, .jax = {.line = "jnp.exp({0})"}}, jax_line),
+      "jnp.exp(a)");
+  EXPECT_EQ(told({.name = "hypot", .torch = {.line = "torch.hypot({0}, {1})"}}, jax_line),
+            "hypot is not written in JAX yet");
 }
 
 }  // namespace

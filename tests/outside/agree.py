@@ -2,8 +2,10 @@
 
     program   execute.py runs what `lower --json` says
     torch     the package that `emit --to torch` writes runs under torchrun, over gloo
+  jax       that of `emit --to jax` runs on virtual CPU devices: losses within 1e-12, and of a network in one piece
+            collectives and their bytes are those of the program. Skipped (77) where no JAX is
 
-Usage: agree.py program|torch BINARY [--names NAME,...] [--drawn COUNT --seed S] [--steps K]
+Usage: agree.py program|torch|jax BINARY [--names NAME,...] [--drawn COUNT --seed S] [--steps K]
 """
 
 import argparse
@@ -17,6 +19,7 @@ import tempfile
 
 import torch
 
+import collectives
 from execute import Program
 from safetensors_file import read_all, write_all
 
@@ -138,6 +141,34 @@ def of_package(binary, model, flags, folder, steps, ranks):
     return losses_in(on_ranks(script, ranks))
 
 
+JAX_PYTHON = os.environ.get("SHARDWRIGHT_JAX_PYTHON") or os.path.expanduser("~/.cache/peers/jx/bin/python")
+
+
+def refusal_of(failure):
+    """What `emit` says where JAX cannot have a plan: one line that names the value."""
+    lines = str(failure).splitlines()
+    told = "jax.shard_map has" in lines[-1] or "packages for JAX do not do" in lines[-1] or "no collective of JAX" in lines[-1]
+    return lines[-1] if " emit " in lines[0] and told else None
+
+
+def has_jax():
+    try:
+        return subprocess.run([JAX_PYTHON, "-c", "import jax"], capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+def of_jax(binary, model, flags, folder, steps, program):
+    run(binary, "emit", model, *flags, "--to", "jax", "-o", folder + "/package")
+    text = run(JAX_PYTHON, folder + "/package/train.py", "--steps", str(steps), "--json", "--device", "cpu", "--data",
+               folder + "/data.safetensors", "--init", folder + "/init.safetensors", "--stablehlo", folder + "/step.mlir")
+    if len(program["stages"]) == 1:
+        with open(folder + "/step.mlir") as f:
+            made = collectives.in_stablehlo(f.read())
+        assert made == collectives.planned(program), f"collectives are {made} but planned {collectives.planned(program)}"
+    return losses_in(text)
+
+
 def on_ranks(script, ranks):
     """As torchrun starts them; Debian's does not work with its Python."""
     with socket.socket() as s:
@@ -164,7 +195,7 @@ def on_ranks(script, ranks):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("what", choices=["program", "torch"])
+    p.add_argument("what", choices=["program", "torch", "jax"])
     p.add_argument("binary")
     p.add_argument("--names")
     p.add_argument("--drawn", type=int, default=0)
@@ -172,11 +203,15 @@ def main():
     p.add_argument("--steps", type=int, default=10)
     options = p.parse_args()
     torch.set_num_threads(1)
+    tolerance = 1e-12 if options.what == "jax" else 1e-9
+    if options.what == "jax" and not has_jax():
+        print(f"skipped: no JAX in {JAX_PYTHON}; SHARDWRIGHT_JAX_PYTHON says which Python has it")
+        return 77
     cases = {} if options.drawn and not options.names else dict(CASES)
     if options.names:
         cases = {name: CASES[name] for name in options.names.split(",")}
     cases.update(drawn(options.drawn, options.seed))
-    failed = 0
+    failed = refusals = 0
     for name, (model, text) in cases.items():
         flags = [*text.split(), "--precision", "f64", *([] if "--lr" in text else ["--lr", "0.05"])]
         classes = {"ffn": 6, "resnet18": 10, "llama": 24, "gpt": 24}[model.split(":")[0]]
@@ -191,17 +226,25 @@ def main():
             data, weights = write_run(folder, program, options.steps, options.seed, classes)
             try:
                 want = ours(options.binary, model, flags, folder, options.steps)
-                got = (of_program(program, data, weights, options.steps) if options.what == "program"
-                       else of_package(options.binary, model, flags, folder, options.steps, program["ranks"]))
+                if options.what == "program":
+                    got = of_program(program, data, weights, options.steps)
+                elif options.what == "torch":
+                    got = of_package(options.binary, model, flags, folder, options.steps, program["ranks"])
+                else:
+                    got = of_jax(options.binary, model, flags, folder, options.steps, program)
                 far = max(abs(a - b) / max(1, abs(b)) for a, b in zip(got, want))
-                is_good = len(got) == len(want) == options.steps and far <= 1e-9
+                is_good = len(got) == len(want) == options.steps and far <= tolerance
                 print(f"{name}: {model.split(':')[0]} {text}: losses {want[0]:.6f} to {want[-1]:.6f}, differ by {far:.1e}"
                       + ("" if is_good else f" FAILED: {got}, {want}"), flush=True)
             except Exception as e:
+                if options.what == "jax" and (refused := refusal_of(e)):
+                    print(f"{name}: {text}: refused: {refused}", flush=True)
+                    refusals += 1
+                    continue
                 is_good = False
                 print(f"{name}: {model} {text}: FAILED: {type(e).__name__}: {e}", flush=True)
             failed += not is_good
-    print(f"{len(cases)} plans, {failed} failed")
+    print(f"{len(cases)} plans, {failed} failed" + (f", {refusals} refused by name" if refusals else ""))
     return failed > 0
 
 

@@ -1,4 +1,4 @@
-"""Runs cases of operators that tests/exchange/torch_operators_test.cpp has written, and compares with what kernels made.
+"""Runs cases of operators that tests/exchange/python_operators_test.cpp has written, and compares with what kernels made.
 
 Usage: operators.py FOLDER, which holds cases.json, tensors.safetensors and the operators' functions.
 """

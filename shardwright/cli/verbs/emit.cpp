@@ -1,10 +1,14 @@
 // A planned program written down for engines that people train with, proven before it is written.
+#include <algorithm>
+#include <array>
 #include <filesystem>
+#include <map>
 #include <ostream>
 
 #include "shardwright/base/file.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/programs.h"
+#include "shardwright/exchange/jax.h"
 #include "shardwright/exchange/torch.h"
 #include "shardwright/exchange/torch_line.h"
 #include "shardwright/frontend/memory_limit.h"
@@ -41,10 +45,21 @@ std::string summary_of(const Pipeline& pipeline) {
   return out + ".";
 }
 
+struct EmitEngine {
+  std::string_view name;
+  std::map<std::string, std::string> (*write)(const Pipeline&, const EmittedPlan&);
+  std::string (*command)(int ranks);
+};
+const std::array engines{
+    EmitEngine{"torch", torch_package,
+               [](int ranks) { return fmt::format("torchrun --nproc_per_node {}", ranks); }},
+    EmitEngine{"jax", jax_package, [](int) { return std::string("python3"); }}};
+
 int run(const Arguments& arguments, Terminal& terminal) {
   const std::string to = arguments.text("--to"), folder = arguments.text("-o");
-  if (to.empty()) throw error("--to says for whom the program is written: torch");
-  if (to != "torch") throw error("--to {}: there is torch", to);
+  if (to.empty()) throw error("--to says for whom the program is written: torch or jax");
+  const auto engine = std::ranges::find(engines, to, &EmitEngine::name);
+  if (engine == engines.end()) throw error("--to {}: there are torch and jax", to);
   if (folder.empty()) throw error("-o DIR says where the package goes");
   const PlannedModel made = planned_positional(arguments, {"--to", "-o", "--verify-passes"}, terminal);
   const Pipeline pipeline = compiled_for_others(arguments, made.model.graph, made.plan);
@@ -52,15 +67,15 @@ int run(const Arguments& arguments, Terminal& terminal) {
   arguments.tell_notices(terminal.err);
   proven(arguments, pipeline);
   const auto files =
-      torch_package(pipeline, {.model = made.model.name,
+      engine->write(pipeline, {.model = made.model.name,
                                .summary = summary_of(pipeline),
                                .synthetic = synthetic_json(made.model, pipeline.micro_batches())});
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
   if (failed) throw io_error("{}: cannot be made: {}", folder, failed.message());
   for (const auto& [name, text] : files) write_file(folder + "/" + name, text);
-  terminal.out << fmt::format("{}: {} files; run torchrun --nproc_per_node {} {}/train.py\n", folder,
-                              files.size(), pipeline.rank_count(), folder);
+  terminal.out << fmt::format("{}: {} files; run {} {}/train.py\n", folder, files.size(),
+                              engine->command(pipeline.rank_count()), folder);
   terminal.err << memory_notices(evaluation, made.plan);
   return 0;
 }
@@ -71,8 +86,10 @@ std::vector<Verb> emit() {
   return {{.name = "emit",
            .doc = "write the planned program as a package for another engine",
            .positionals = {"PLAN|MODEL"},
-           .flags = planning_flags({{"--to", "ENGINE", "torch: functions of a rank, run by torchrun", ""},
-                                    {"-o", "DIR", "folder of the package", ""}}),
+           .flags = planning_flags(
+               {{"--to", "ENGINE",
+                 "torch: functions of a rank, run by torchrun; jax: of all, in jax.shard_map", ""},
+                {"-o", "DIR", "folder of the package", ""}}),
            .example = "shardwright emit plan.json --to torch -o package",
            .run = run}};
 }

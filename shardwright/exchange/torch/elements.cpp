@@ -14,7 +14,8 @@ using OfStage = std::pair<int, ValueId>;
 /// Makes elements of the items of sections.
 class Builder {
  public:
-  Builder(const Pipeline& pipeline, const TaskLists& lists) : pipeline_(pipeline) {
+  Builder(const Pipeline& pipeline, const TaskLists& lists, Steps steps)
+      : pipeline_(pipeline), steps_(steps) {
     for (const auto& [key, items] : lists.sections)
       for (const Item& item : items)
         if (item.act == Act::compute)
@@ -30,8 +31,9 @@ class Builder {
     is_filled_ = phase != Phase::forward || items.empty() || items.front().act != Act::fill;
     for (int stage : stages_in(items)) add_ready_aliases(stage);
     for (const Item& item : items) {
-      if (item.act == Act::compute) {
-        add_nodes(item.stage, fusion_at(item.stage, item.what));
+      if (steps_ == Steps::in_functions && item.act == Act::start && !item.is_crossing) continue;
+      if (is_of_function(item)) {
+        add_nodes(item, fusion_at(item.stage, item.what));
       } else {
         out_.push_back({.item = item});
         Element& e = out_.back();
@@ -63,12 +65,20 @@ class Builder {
     return {out.begin(), out.end()};
   }
 
-  void add_nodes(int stage, const std::vector<NodeId>& nodes) {
-    if (out_.empty() || out_.back().item.act != Act::compute || out_.back().item.stage != stage)
-      out_.push_back({.item = {.act = Act::compute, .stage = stage}});
+  bool is_of_function(const Item& item) const {
+    return item.act == Act::compute ||
+           (steps_ == Steps::in_functions && item.act == Act::finish && !item.is_crossing);
+  }
+
+  void add_nodes(const Item& item, const std::vector<NodeId>& nodes) {
+    const Item of{.act = Act::compute, .stage = item.stage, .is_last = item.is_last};
+    const Item* before = out_.empty() ? nullptr : &out_.back().item;
+    if (before == nullptr || before->act != of.act || before->stage != of.stage ||
+        before->is_last != of.is_last)
+      out_.push_back({.item = of});
     for (NodeId n : nodes) {
       out_.back().nodes.push_back(n);
-      for (ValueId v : graph(stage).node(n).results) made_.emplace(stage, v);
+      for (ValueId v : graph(item.stage).node(n).results) made_.emplace(item.stage, v);
     }
   }
 
@@ -87,7 +97,7 @@ class Builder {
       const bool is_meant = node.op->is_alias && node.phase == phase_ && !listed_.contains({stage, n});
       if (!is_meant || made_.contains({stage, node.results[0]}) || !is_there(stage, node.operands[0]))
         continue;
-      add_nodes(stage, {n});
+      add_nodes({.stage = stage}, {n});
     }
   }
 
@@ -133,6 +143,7 @@ class Builder {
   }
 
   const Pipeline& pipeline_;
+  Steps steps_;
   std::set<std::pair<int, NodeId>> listed_;
   std::set<OfStage> there_;  // from before the first section
   Phase phase_ = Phase::forward;
@@ -226,9 +237,9 @@ std::vector<std::pair<ValueId, std::string>> scalars_of(const Pipeline& pipeline
   return out;
 }
 
-Elements elements_of(const Pipeline& pipeline, const TaskLists& lists) {
+Elements elements_of(const Pipeline& pipeline, const TaskLists& lists, Steps steps) {
   Elements out;
-  Builder builder(pipeline, lists);
+  Builder builder(pipeline, lists, steps);
   for (const auto& [key, items] : lists.sections) out.sections[key] = builder.build(key.second, items);
   out.is_of_step.resize(pipeline.stages.size());
   for (int s = 0; s < pipeline.stage_count(); ++s) Readers(pipeline, s, out).settle();

@@ -3,6 +3,7 @@
 // nobody reads any more.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -24,7 +25,13 @@ struct Elements {
   std::vector<std::vector<bool>> is_of_step;  // by stage and value: one for all micro-batches
 };
 
-Elements elements_of(const Pipeline& pipeline, const TaskLists& lists);
+/// Where redistributions stand that ranks do together.
+enum class Steps : std::uint8_t {
+  apart,        // their starts and finishes stand between functions
+  in_functions  // their finishes are lines of functions
+};
+
+Elements elements_of(const Pipeline& pipeline, const TaskLists& lists, Steps steps = Steps::apart);
 
 /// Scalars among the outputs of a stage that `phase` makes, with their names outside.
 std::vector<std::pair<ValueId, std::string>> scalars_of(const Pipeline& pipeline, int stage, Phase phase);

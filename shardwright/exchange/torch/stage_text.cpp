@@ -6,6 +6,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
+#include "shardwright/exchange/python/node_line.h"
 #include "shardwright/exchange/torch_line.h"
 
 namespace shardwright::torch {
@@ -13,11 +14,11 @@ namespace {
 
 /// Words of Python, and what lines call.
 const std::set<std::string, std::less<>> reserved{
-    "False", "None",     "True",  "and",    "as",   "assert", "async",  "await",    "break",
-    "class", "continue", "def",   "del",    "elif", "else",   "except", "finally",  "for",
-    "from",  "global",   "if",    "import", "in",   "is",     "lambda", "nonlocal", "not",
-    "or",    "pass",     "raise", "return", "try",  "while",  "with",   "yield",    "torch",
-    "F",     "aten",     "math",  "device", "once", "wide",   "sum",    "rank"};
+    "False",    "None",   "True",  "and",  "as",     "assert",   "async",   "await",   "break", "class",
+    "continue", "def",    "del",   "elif", "else",   "except",   "finally", "for",     "from",  "global",
+    "if",       "import", "in",    "is",   "lambda", "nonlocal", "not",     "or",      "pass",  "raise",
+    "return",   "try",    "while", "with", "yield",  "torch",    "F",       "aten",    "math",  "device",
+    "once",     "wide",   "sum",   "rank", "jax",    "jnp",      "lax",     "gradient"};
 
 std::string python_name(std::string_view name) {
   std::string out;
@@ -25,49 +26,6 @@ std::string python_name(std::string_view name) {
   if (out.empty() || std::isdigit(static_cast<unsigned char>(out[0]))) out.insert(0, "_");
   return out;
 }
-
-/// What a node's call is on each rank; ranks at equal coordinates of all axes that matter share one.
-class OnRanks {
- public:
-  OnRanks(const Graph& graph, const Node& node) : graph_(graph), node_(node) {
-    calls_.reserve(at(graph.meshes[0].size()));
-  }
-
-  const KernelCall& operator()(int rank) {
-    auto known = of_.find(key_of(rank));
-    if (known != of_.end()) return kernel_calls_[known->second];
-    of_.emplace(key_of(rank), calls_.size());
-    calls_.push_back(local_call(graph_, node_, rank));
-    kernel_calls_.reserve(calls_.capacity());
-    kernel_calls_.push_back(calls_.back().call());
-    return kernel_calls_.back();
-  }
-
- private:
-  std::vector<Box> key_of(int rank) const {
-    std::vector<Box> out;
-    const auto add = [&](ValueId v) { out.push_back(box_of(graph_, v, rank)); };
-    std::ranges::for_each(node_.operands, add);
-    std::ranges::for_each(node_.results, add);
-    if (!node_.strategy) return out;
-    const Mesh& mesh = graph_.meshes[at(node_.strategy->mesh)];
-    for (const Axes& axes : node_.strategy->loops) out.push_back({{mesh.index_along(rank, axes)}, {}});
-    return out;
-  }
-  struct Less {
-    bool operator()(const std::vector<Box>& a, const std::vector<Box>& b) const {
-      return std::ranges::lexicographical_compare(a, b, [](const Box& x, const Box& y) {
-        return std::tie(x.offset, x.extent) < std::tie(y.offset, y.extent);
-      });
-    }
-  };
-
-  const Graph& graph_;
-  const Node& node_;
-  std::map<std::vector<Box>, std::size_t, Less> of_;
-  std::vector<LocalCall> calls_;
-  std::vector<KernelCall> kernel_calls_;
-};
 
 class StageWriter {
  public:
@@ -116,13 +74,7 @@ class StageWriter {
   std::string expression(const Node& node) {
     if (node.op->kind == OpKind::step) return *node.op->step == StepKind::slice ? slice(node) : mask(node);
     for (auto& [f, text] : python_functions(node.op->torch.functions)) out_.functions.emplace(f, text);
-    const std::vector<Type> operands = operand_types(graph_, node), results = result_types(graph_, node);
-    OnRanks on_ranks(graph_, node);
-    return torch_line({*node.op,
-                       {operands, results, node.attributes},
-                       names(node.operands),
-                       mesh_,
-                       [&](int rank) -> const KernelCall& { return on_ranks(rank); }});
+    return line_of(graph_, node, names(node.operands), Engine::torch);
   }
 
   std::string slice(const Node& node) const {
@@ -167,7 +119,8 @@ std::vector<std::string> python_names(const Graph& graph) {
   for (const Mesh& mesh : graph.meshes)
     for (const Axis& axis : mesh.axes) taken.insert(axis.name);
   for (const OpDef& op : all_ops())
-    for (const auto& [name, text] : python_functions(op.torch.functions)) taken.insert(name);
+    for (std::string_view functions : {std::string_view(op.torch.functions), jax_functions(op)})
+      for (const auto& [name, text] : python_functions(functions)) taken.insert(name);
   std::vector<std::string> out;
   for (const Value& value : graph.values) {
     std::string name = python_name(value.name);

@@ -145,7 +145,8 @@ TaskLists task_lists(const Pipeline& pipeline, const std::vector<RankStep>& step
   for (const Merged& group : tasks) out.tasks.push_back(group.list());
   for (const auto& [key, section] : all) {
     std::vector<Item>& items = out.sections[key] = section.list();
-    for (Item& item : items) item.is_last = !usual[key].has(item);
+    const auto others = usual.find(key);  // of micro-batches that are not the last
+    for (Item& item : items) item.is_last = others != usual.end() && !others->second.has(item);
   }
   return out;
 }

@@ -1,0 +1,213 @@
+"""Weights, states and batches: safetensors files, checkpoints' folders, and the values that a run begins with.
+
+Files are mapped, so that nothing is read but the parts that devices hold.
+"""
+
+import json
+import math
+import os
+import struct
+
+import jax.numpy as jnp
+import numpy as np
+
+TYPES = {"F64": np.dtype(np.float64), "F32": np.dtype(np.float32), "F16": np.dtype(np.float16),
+         "BF16": np.dtype(jnp.bfloat16), "I64": np.dtype(np.int64), "I32": np.dtype(np.int32),
+         "U8": np.dtype(np.uint8), "BOOL": np.dtype(np.bool_)}
+NAMES = {dtype: name for name, dtype in TYPES.items()}
+
+
+def error(message):
+    raise SystemExit(f"train.py: {message}")
+
+
+# ---- files ----
+
+
+class File:
+    """A safetensors file."""
+
+    def __init__(self, path):
+        try:
+            with open(path, "rb") as f:
+                (length,) = struct.unpack("<Q", f.read(8))
+                self.entries = json.loads(f.read(length))
+        except (OSError, struct.error, ValueError) as e:
+            error(f"{path}: is no safetensors file that can be read: {e}")
+        self.run = json.loads(self.entries.pop("__metadata__", {}).get("shardwright.run", "{}"))
+        self.path, self.start = path, 8 + length
+        self.bytes = np.memmap(path, np.uint8, "r")
+
+    def __contains__(self, name):
+        return name in self.entries
+
+    def shape(self, name):
+        return self.entries[name]["shape"]
+
+    def tensor(self, name):
+        """All of it; nothing is read before it is used."""
+        entry = self.entries[name]
+        begin, end = (self.start + offset for offset in entry["data_offsets"])
+        return self.bytes[begin:end].view(TYPES[entry["dtype"]]).reshape(entry["shape"])
+
+
+class Folder:
+    """A checkpoint's folder: the run's latest, or one that the folder is itself."""
+
+    def __init__(self, path):
+        if os.path.exists(os.path.join(path, "latest")):
+            path = os.path.join(path, "latest")
+        try:
+            with open(os.path.join(path, "manifest.json")) as f:
+                self.manifest = json.load(f)
+        except (OSError, ValueError) as e:
+            error(f"{path}: is no checkpoint that can be read: {e}")
+        if self.manifest.get("format") != 1:
+            error(f"{path}: a checkpoint of format {self.manifest.get('format')}; this reads format 1")
+        self.run = self.manifest["run"]
+        self.tensors = {t["name"]: t for t in self.manifest["tensors"]}
+        for t in self.tensors.values():  # "f32[32, 16]"
+            t["shape"] = [int(n) for n in t["type"].partition("[")[2].rstrip("]").split(",") if n.strip()]
+        self.files = [File(os.path.join(path, shard["file"])) for shard in self.manifest["shards"]]
+
+    def __contains__(self, name):
+        return name in self.tensors
+
+    def shape(self, name):
+        return self.tensors[name]["shape"]
+
+    def part(self, name, box):
+        """What lies in the box, of whatever parts there are: cells of a grid, row-major."""
+        tensor = self.tensors[name]
+        bounds = [cuts + [size] for cuts, size in zip(tensor["cuts"], tensor["shape"])]
+        out = None
+        for number, shard in enumerate(tensor["shards"]):
+            cell, rest = [], number
+            for cuts in reversed(bounds):
+                rest, i = divmod(rest, len(cuts) - 1)
+                cell.insert(0, (cuts[i], cuts[i + 1]))
+            both = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(box, cell)]
+            if any(a >= b for a, b in both):
+                continue
+            source = self.files[shard].tensor(name)
+            if out is None:
+                out = np.empty([b - a for a, b in box], source.dtype)
+            here = tuple(slice(a - first, b - first) for (a, b), (first, _) in zip(both, box))
+            there = tuple(slice(a - first, b - first) for (a, b), (first, _) in zip(both, cell))
+            out[here] = source[there]
+        return out
+
+
+def open_weights(path):
+    return Folder(path) if os.path.isdir(path) else File(path)
+
+
+def part_of(source, name, box):
+    if isinstance(source, Folder):
+        return source.part(name, box)
+    return source.tensor(name)[tuple(slice(a, b) for a, b in box)]
+
+
+# ---- the values that a run begins with ----
+
+
+def splitmix64(x):
+    with np.errstate(over="ignore"):
+        x = np.asarray(x, np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))
+
+
+class Stream:
+    """Numbers that are functions of seed, name and index."""
+
+    def __init__(self, seed, name):
+        h = 0xCBF29CE484222325
+        for byte in name.encode():
+            h = ((h ^ byte) * 0x100000001B3) & ((1 << 64) - 1)
+        self.key = splitmix64(np.uint64((seed ^ h) & ((1 << 64) - 1)))
+
+    def bits(self, index):
+        with np.errstate(over="ignore"):
+            return splitmix64(self.key + splitmix64(np.asarray(index).astype(np.uint64)))
+
+    def uniform(self, index):
+        return (self.bits(index) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def below(self, index, n):
+        return (self.bits(index) % np.uint64(n)).astype(np.int64)
+
+    def normal(self, index):
+        u, v = 1 - self.uniform(2 * index), self.uniform(2 * index + 1)
+        return np.sqrt(-2 * np.log(u)) * np.cos(2 * math.pi * v)
+
+
+def indices_of(shape, box):
+    """Of the elements in a box, their places in the whole tensor."""
+    index, stride = np.zeros([1] * len(shape), np.int64), 1
+    for d in reversed(range(len(shape))):
+        own = np.arange(*box[d]) * stride
+        index = index + own.reshape([-1] + [1] * (len(shape) - 1 - d))
+        stride *= shape[d]
+    return index
+
+
+def initial(leaf, box, seed):
+    init, start = leaf.get("init", {}), leaf.get("init", {}).get("init", "zeros")
+    shape = [b - a for a, b in box]
+    if start in ("zeros", "ones", "constant"):
+        value = {"zeros": 0.0, "ones": 1.0, "constant": init.get("value", 0.0)}[start]
+        return np.full(shape, value)
+    stream, index = Stream(seed, init.get("as", leaf["name"])), indices_of(leaf["shape"], box)
+    if start == "uniform":
+        x = 2 * stream.uniform(index) - 1
+    else:
+        x = stream.normal(index)
+        if start == "truncated_normal":
+            count = math.prod(leaf["shape"])
+            for draw in range(1, 64):
+                far = np.abs(x) > 2
+                if not far.any():
+                    break
+                index = index + far * count
+                x = np.where(far, stream.normal(index), x)
+    return init.get("shift", 0.0) + init.get("scale", 1.0) * x
+
+
+def load(leaf, box, source, seed, has_states):
+    """A leaf's part as a run begins: from weights, or else as it begins anew. Masters stand there as the weights."""
+    dtype = np.dtype(getattr(jnp, leaf["dtype"]))
+    is_weight = leaf["kind"] == "param" or leaf["name"].endswith(".master")
+    name = leaf["name"].removesuffix(".master")
+    if source is None or not (is_weight or has_states):
+        return initial(leaf, box, seed).astype(dtype)
+    if name not in source and "init." + name in source:
+        name = "init." + name
+    if name not in source:
+        if is_weight:
+            error(f"parameter '{name}' is missing from the weights")
+        return initial(leaf, box, seed).astype(dtype)
+    if list(source.shape(name)) != list(leaf["shape"]):
+        error(f"'{name}' is {leaf['shape']} but the weights have {list(source.shape(name))}")
+    return np.asarray(part_of(source, name, box)).astype(dtype)
+
+
+# ---- files that are written ----
+
+
+def write_file(path, tensors, run):
+    """A file of {name: array}: wide elements first, which aligns them all."""
+    entries, offset = {"__metadata__": {"shardwright.run": json.dumps(run)}}, 0
+    order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
+    for name in order:
+        end = offset + tensors[name].nbytes
+        entries[name] = {"dtype": NAMES[tensors[name].dtype], "shape": list(tensors[name].shape),
+                         "data_offsets": [offset, end]}
+        offset = end
+    text = json.dumps(entries).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        for name in order:
+            f.write(np.ascontiguousarray(tensors[name]).tobytes())

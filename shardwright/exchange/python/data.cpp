@@ -1,0 +1,93 @@
+#include "shardwright/exchange/python/data.h"
+
+#include "shardwright/base/index.h"
+#include "shardwright/base/text.h"
+#include "shardwright/exchange/torch_line.h"
+#include "shardwright/graph/op.h"
+
+namespace shardwright {
+namespace {
+
+/// JSON as Python writes it.
+std::string literal_of(const Json& value) {
+  if (value.is_null()) return "None";
+  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
+  if (!value.is_structured()) return value.dump();
+  std::vector<std::string> parts;
+  for (const auto& [key, part] : value.items())
+    parts.push_back(value.is_object() ? Json(key).dump() + ": " + literal_of(part) : literal_of(part));
+  return value.is_object() ? "{" + join(parts, ", ") + "}" : "[" + join(parts, ", ") + "]";
+}
+
+Json leaf_json(const Graph& graph, const Node& node) {
+  Json out = placed_json(graph, node.results[0]);
+  out["kind"] = node.op->name;
+  for (const auto& [key, value] : node.attributes)
+    if (key == "init" || key == "value" || key == "scale" || key == "shift" || key == "as")
+      std::visit([&out, &key](const auto& v) { out["init"][key] = v; }, value);
+  return out;
+}
+
+}  // namespace
+
+std::string python_lines(const Json& value, int depth, const std::string& indent) {
+  if (depth == 0 || !value.is_structured() || value.empty()) return literal_of(value);
+  const std::string inner = indent + "    ";
+  std::string out;
+  for (const auto& [key, part] : value.items())
+    out += inner + (value.is_object() ? Json(key).dump() + ": " : "") + python_lines(part, depth - 1, inner) +
+           ",\n";
+  return (value.is_object() ? "{\n" : "[\n") + out + indent + (value.is_object() ? "}" : "]");
+}
+
+std::string short_dtype(DType dtype) { return torch_dtype(dtype).substr(std::string_view("torch.").size()); }
+
+Json placed_json(const Graph& graph, ValueId v) {
+  const Value& value = graph.value(v);
+  const Layout layout = layout_of(value);
+  const Mesh& mesh = graph.meshes[at(layout.mesh)];
+  Json out{{"name", value.name},
+           {"dtype", short_dtype(value.type.dtype)},
+           {"shape", value.global_type().shape},
+           {"mesh", Json::array()},
+           {"dims", Json::array()}};
+  for (const Axis& axis : mesh.axes) out["mesh"].push_back({axis.name, axis.size});
+  for (const Axes& axes : layout.dims) {
+    out["dims"].push_back(Json::array());
+    for (int a : axes) out["dims"].back().push_back(mesh.axes[at(a)].name);
+  }
+  return out;
+}
+
+Json stage_data(const Pipeline& pipeline, int s, const torch::Elements& elements,
+                const std::vector<std::string>& names) {
+  const Program& program = pipeline.stage(s);
+  const Graph& graph = program.graph;
+  const auto name = [&](ValueId v) -> const std::string& { return names[at(v.index)]; };
+  Json out{{"first_rank", pipeline.first_rank(s)}, {"ranks", program.rank_count()}};
+  for (const char* key : {"leaves", "inputs"}) out[key] = Json::object();
+  for (const char* key : {"scalars", "updates", "step_values", "functions"}) out[key] = Json::array();
+  for (const Node& node : graph.nodes) {
+    if (torch::is_leaf(node)) out["leaves"][name(node.results[0])] = leaf_json(graph, node);
+    if (node.op->kind == OpKind::input)
+      out["inputs"][name(node.results[0])] = placed_json(graph, node.results[0]);
+  }
+  for (Phase phase : {Phase::forward, Phase::backward, Phase::weights, Phase::update})
+    for (const auto& [value, outside] : torch::scalars_of(pipeline, s, phase))
+      out["scalars"].push_back({name(value), outside, name_of(phase)});
+  for (const Update& u : graph.updates)
+    out["updates"].push_back({name(u.leaf), name(u.value), name_of(replaced_in(program, u))});
+  for (std::size_t v = 0; v < graph.values.size(); ++v)
+    if (elements.is_of_step[at(s)][v]) out["step_values"].push_back(names[v]);
+  for (const auto& [key, list] : elements.sections)
+    for (const torch::Element& e : list)
+      if (e.item.stage == s && e.item.act == Act::compute) out["functions"].push_back(e.name);
+  return out;
+}
+
+std::string section_name(const Pipeline& pipeline, int stage, Phase phase) {
+  return pipeline.stage_count() == 1 ? std::string(name_of(phase))
+                                     : fmt::format("{} {}", name_of(phase), stage);
+}
+
+}  // namespace shardwright

@@ -1,0 +1,68 @@
+#include "shardwright/exchange/python/node_line.h"
+
+#include <algorithm>
+#include <map>
+
+#include "shardwright/base/index.h"
+#include "shardwright/lower/program.h"
+
+namespace shardwright {
+namespace {
+
+/// What a node's call is on each rank; ranks at equal coordinates of all axes that matter share one.
+class OnRanks {
+ public:
+  OnRanks(const Graph& graph, const Node& node) : graph_(graph), node_(node) {
+    calls_.reserve(at(graph.meshes[0].size()));
+  }
+
+  const KernelCall& operator()(int rank) {
+    auto known = of_.find(key_of(rank));
+    if (known != of_.end()) return kernel_calls_[known->second];
+    of_.emplace(key_of(rank), calls_.size());
+    calls_.push_back(local_call(graph_, node_, rank));
+    kernel_calls_.reserve(calls_.capacity());
+    kernel_calls_.push_back(calls_.back().call());
+    return kernel_calls_.back();
+  }
+
+ private:
+  std::vector<Box> key_of(int rank) const {
+    std::vector<Box> out;
+    const auto add = [&](ValueId v) { out.push_back(box_of(graph_, v, rank)); };
+    std::ranges::for_each(node_.operands, add);
+    std::ranges::for_each(node_.results, add);
+    if (!node_.strategy) return out;
+    const Mesh& mesh = graph_.meshes[at(node_.strategy->mesh)];
+    for (const Axes& axes : node_.strategy->loops) out.push_back({{mesh.index_along(rank, axes)}, {}});
+    return out;
+  }
+  struct Less {
+    bool operator()(const std::vector<Box>& a, const std::vector<Box>& b) const {
+      return std::ranges::lexicographical_compare(a, b, [](const Box& x, const Box& y) {
+        return std::tie(x.offset, x.extent) < std::tie(y.offset, y.extent);
+      });
+    }
+  };
+
+  const Graph& graph_;
+  const Node& node_;
+  std::map<std::vector<Box>, std::size_t, Less> of_;
+  std::vector<LocalCall> calls_;
+  std::vector<KernelCall> kernel_calls_;
+};
+
+}  // namespace
+
+std::string line_of(const Graph& graph, const Node& node, std::vector<std::string> operands, Engine engine) {
+  const std::vector<Type> from = operand_types(graph, node), to = result_types(graph, node);
+  OnRanks on_ranks(graph, node);
+  const TorchCall call{*node.op,
+                       {from, to, node.attributes},
+                       std::move(operands),
+                       graph.meshes[0],
+                       [&](int rank) -> const KernelCall& { return on_ranks(rank); }};
+  return engine == Engine::torch ? torch_line(call) : jax_line(call);
+}
+
+}  // namespace shardwright

@@ -1,0 +1,15 @@
+// A node of a program as a line of Python, the same on all ranks of its stage.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shardwright/exchange/torch_line.h"
+#include "shardwright/graph/graph.h"
+
+namespace shardwright {
+
+/// `operands` as they are called in Python. Throws: Error that names an operator that is not written for `engine`.
+std::string line_of(const Graph& graph, const Node& node, std::vector<std::string> operands, Engine engine);
+
+}  // namespace shardwright
