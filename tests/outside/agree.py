@@ -25,6 +25,7 @@ from safetensors_file import read_all, write_all
 
 FFN = "ffn:batch=24,widths=12-18-12-6"
 GPT = "gpt:layers=2,hidden=24,heads=4,ffn=36,vocab=24,seq=12,batch=12"
+GPT4 = GPT.replace("layers=2", "layers=4")
 LLAMA = "llama:layers=2,hidden=24,heads=6,kv_heads=2,ffn=36,vocab=24,seq=12,batch=12"
 RESNET = "resnet18:image=32,classes=10,batch=8"
 PIPELINE = "--micro-batches 4 --stages 2 --schedule "
@@ -43,6 +44,9 @@ CASES = {
     "interleaved": (LLAMA, "--devices 2 " + PIPELINE + "interleaved:2"),
     "zero_bubble": (LLAMA, "--devices 2 --optimizer adam " + PIPELINE + "zero-bubble"),
     "dualpipe_v": (FFN, "--devices 2 " + PIPELINE + "dualpipe-v"),
+    "v_half": (GPT4, "--devices 2 --optimizer adam --clip-norm 0.3 " + PIPELINE + "v-half"),
+    "v_min": (GPT4, "--devices 4 --optimizer-parallel 1:threshold=1 " + PIPELINE + "v-min"),
+    "table": (GPT, "--devices 4 --micro-batches 4 --schedule tests/outside/schedules/zero_bubble.csv"),
     "eight": (GPT, "--devices 8 --stages 2 --micro-batches 2 --fix dp=2,tp=2 --optimizer-parallel 1:threshold=1 --optimizer adamw"),
     "uneven": ("ffn:batch=24,widths=10-7-10", "--devices 4 --parallel data_parallel --optimizer-parallel 3:threshold=1"),
     "sequence": ("llama:layers=2,hidden=64,heads=8,ffn=96,vocab=64,seq=32,batch=8", "--devices 8 --search propagation "
