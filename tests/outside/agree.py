@@ -47,6 +47,9 @@ CASES = {
     "v_half": (GPT4, "--devices 2 --optimizer adam --clip-norm 0.3 " + PIPELINE + "v-half"),
     "v_min": (GPT4, "--devices 4 --optimizer-parallel 1:threshold=1 " + PIPELINE + "v-min"),
     "table": (GPT, "--devices 4 --micro-batches 4 --schedule tests/outside/schedules/zero_bubble.csv"),
+    "offload": (LLAMA, "--devices 2 --parallel data_parallel --micro-batches 2 --optimizer adamw "
+                "--offload optimizer,activations:0.5"),
+    "on_host": (GPT, "--devices 2 --optimizer adamw --clip-norm 0.3 --offload parameters,host(embedding)"),
     "eight": (GPT, "--devices 8 --stages 2 --micro-batches 2 --fix dp=2,tp=2 --optimizer-parallel 1:threshold=1 --optimizer adamw"),
     "uneven": ("ffn:batch=24,widths=10-7-10", "--devices 4 --parallel data_parallel --optimizer-parallel 3:threshold=1"),
     "sequence": ("llama:layers=2,hidden=64,heads=8,ffn=96,vocab=64,seq=32,batch=8", "--devices 8 --search propagation "

@@ -22,6 +22,7 @@ std::string literal_of(const Json& value) {
 Json leaf_json(const Graph& graph, const Node& node) {
   Json out = placed_json(graph, node.results[0]);
   out["kind"] = node.op->name;
+  if (node.space == Space::host) out["space"] = "host";
   for (const auto& [key, value] : node.attributes)
     if (key == "init" || key == "value" || key == "scale" || key == "shift" || key == "as")
       std::visit([&out, &key](const auto& v) { out["init"][key] = v; }, value);

@@ -14,11 +14,11 @@ namespace {
 
 /// Words of Python, and what lines call.
 const std::set<std::string, std::less<>> reserved{
-    "False",    "None",   "True",  "and",  "as",     "assert",   "async",   "await",   "break", "class",
-    "continue", "def",    "del",   "elif", "else",   "except",   "finally", "for",     "from",  "global",
-    "if",       "import", "in",    "is",   "lambda", "nonlocal", "not",     "or",      "pass",  "raise",
-    "return",   "try",    "while", "with", "yield",  "torch",    "F",       "aten",    "math",  "device",
-    "once",     "wide",   "sum",   "rank", "jax",    "jnp",      "lax",     "gradient"};
+    "False",    "None",   "True",  "and",  "as",     "assert",   "async",   "await",    "break",   "class",
+    "continue", "def",    "del",   "elif", "else",   "except",   "finally", "for",      "from",    "global",
+    "if",       "import", "in",    "is",   "lambda", "nonlocal", "not",     "or",       "pass",    "raise",
+    "return",   "try",    "while", "with", "yield",  "torch",    "F",       "aten",     "math",    "device",
+    "once",     "wide",   "sum",   "rank", "jax",    "jnp",      "lax",     "gradient", "fetched", "evicted"};
 
 std::string python_name(std::string_view name) {
   std::string out;
@@ -72,9 +72,23 @@ class StageWriter {
   }
 
   std::string expression(const Node& node) {
-    if (node.op->kind == OpKind::step) return *node.op->step == StepKind::slice ? slice(node) : mask(node);
+    if (node.op->kind == OpKind::step) return step(node);
     for (auto& [f, text] : python_functions(node.op->torch.functions)) out_.functions.emplace(f, text);
-    return line_of(graph_, node, names(node.operands), Engine::torch);
+    std::string line = line_of(graph_, node, names(node.operands), Engine::torch);
+    constexpr std::string_view here = "device=device";  // of what is made of nothing
+    const std::size_t at_device = line.find(here);
+    if (node.space == Space::host && at_device != line.npos)
+      line.replace(at_device, here.size(), "device='cpu'");
+    return line;
+  }
+
+  std::string step(const Node& node) const {
+    switch (*node.op->step) {
+      case StepKind::slice: return slice(node);
+      case StepKind::mask: return mask(node);
+      case StepKind::fetch: return fmt::format("fetched({})", name(node.operands[0]));
+      default: return fmt::format("evicted({})", name(node.operands[0]));
+    }
   }
 
   std::string slice(const Node& node) const {

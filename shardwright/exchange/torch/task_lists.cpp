@@ -96,7 +96,7 @@ class Reader {
   void add_transfer(Item item, const PreparedTransfer& transfer, std::vector<Item>& out) const {
     item.is_crossing = transfer.crossing >= 0;
     item.what = item.is_crossing ? transfer.crossing : transfer.node.index;
-    if (!item.is_crossing && is_local(transfer.kind())) {
+    if (!item.is_crossing && !is_collective(transfer.kind())) {
       if (item.act == Act::start) return;
       item.act = Act::compute;
     }
@@ -112,7 +112,7 @@ class Reader {
           item.what = static_cast<int>(c);
       item.act = Act::finish;
       item.is_crossing = true;
-    } else if (is_local(*n.op->step)) {
+    } else if (!is_collective(*n.op->step)) {
       item.act = Act::compute;
     } else {
       item.act = Act::start;

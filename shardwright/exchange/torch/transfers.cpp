@@ -48,7 +48,7 @@ Transfers::Transfers(const Pipeline& pipeline, const std::vector<RankStep>& step
   std::map<Key, std::vector<OnRank>> all;
   for (const RankStep& step : steps)
     for (const PreparedTransfer& t : step.transfers) {
-      if (t.crossing < 0 && is_local(t.kind())) continue;
+      if (t.crossing < 0 && !is_collective(t.kind())) continue;
       const Key key = t.crossing >= 0 ? Key{-1, t.crossing} : Key{t.from_stage, t.node.index};
       all[key].push_back({step.rank, &t});
     }

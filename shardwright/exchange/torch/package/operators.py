@@ -24,6 +24,18 @@ def wide(x):
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
+def fetched(x):
+    """What lies on the host, on the device."""
+    return x.to(device, non_blocking=True)
+
+
+def evicted(x):
+    """What lies on the device, on the host: in memory that a device reads by itself."""
+    if x.device.type == "cpu":
+        return x
+    return torch.empty(x.shape, dtype=x.dtype, pin_memory=True).copy_(x)
+
+
 def once(f, *x):
     """f of operands in full precision, its result rounded to their type."""
     return f(*map(wide, x)).to(x[0].dtype)

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 import program
-from operators import device
+from operators import device, evicted
 
 
 # ---- ranks, layouts ----
@@ -238,6 +238,11 @@ def make_groups():
 # ---- the step ----
 
 
+def placed(leaf, x):
+    """Where a leaf lies."""
+    return evicted(x) if leaf.get("space") == "host" else x
+
+
 class Stage:
     """What a rank holds of a stage: leaves from step to step, other values until nobody reads them."""
 
@@ -262,7 +267,7 @@ class Stage:
         for name, leaf in self.spec["leaves"].items():
             if leaf["kind"] == "accumulator":
                 dtype = getattr(torch, leaf["dtype"])
-                self.leaves[name] = torch.zeros(self.shape_of(leaf), dtype=dtype, device=device)
+                self.leaves[name] = placed(leaf, torch.zeros(self.shape_of(leaf), dtype=dtype, device=device))
 
     def replace(self, phase, m):
         new = [(leaf, self.table(value, m)[value]) for leaf, value, when in self.spec["updates"] if when == phase]

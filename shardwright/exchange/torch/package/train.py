@@ -35,7 +35,7 @@ import program
 import tensors
 from data import synthetic_batches
 from operators import device
-from parallel import Rank, box_of
+from parallel import Rank, box_of, placed
 
 
 def file_batches(path):
@@ -60,7 +60,7 @@ def load_leaves(rank):
             if leaf["kind"] != "accumulator":
                 box = box_of(leaf, stage.rank)
                 part = tensors.load(leaf, box, weights, options.seed, bool(options.checkpoint), device)
-                stage.leaves[name] = part.contiguous()
+                stage.leaves[name] = placed(leaf, part.contiguous())
     return weights.run.get("step", 0) if options.checkpoint else 0
 
 
