@@ -4,6 +4,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
+#include "shardwright/exchange/jax/layouts.h"
 #include "shardwright/exchange/jax/package_text.h"
 #include "shardwright/exchange/jax/stage_text.h"
 #include "shardwright/exchange/python/data.h"
@@ -14,33 +15,6 @@ namespace {
 
 using torch::Element;
 using torch::Item;
-
-/// Throws: Error that names a value of which ranks hold unequal parts, or which no single mesh has.
-void check_for_jax(const Pipeline& pipeline) {
-  for (const Program& program : pipeline.stages) {
-    if (program.host_bytes > 0)
-      throw error(
-          "the plan keeps a part in memory of the host (offload), which packages for JAX do not do; "
-          "make it with --offload none");
-    for (const Value& value : program.graph.values) {
-      const Layout layout = layout_of(value);
-      const Mesh& mesh = program.graph.meshes[at(layout.mesh)];
-      if (layout.mesh != 0)
-        throw error("%{} lies on {} and others on {}; jax.shard_map has one mesh: give strategies on one",
-                    value.name, to_text(mesh), to_text(program.graph.meshes[0]));
-      const Shape& shape = value.global_type().shape;
-      if (layout.has_halo())
-        throw error(
-            "%{} is read in windows that reach into the parts of neighbours ({}), which packages for JAX do "
-            "not do: split other dims",
-            value.name, to_text(layout, mesh));
-      if (!is_even(layout, mesh, shape))
-        throw error(
-            "%{} of {} is cut into unequal parts ({}); jax.shard_map has equal ones: split by a divisor",
-            value.name, to_text(value.global_type()), to_text(layout, mesh));
-    }
-  }
-}
 
 class JaxPackageWriter {
  public:
@@ -227,7 +201,7 @@ class JaxPackageWriter {
 }  // namespace
 
 std::map<std::string, std::string> jax_package(const Pipeline& pipeline, const EmittedPlan& plan) {
-  check_for_jax(pipeline);
+  jax::check_layouts(pipeline);
   return JaxPackageWriter(pipeline, plan).write();
 }
 

@@ -4,8 +4,9 @@
     torch     the package that `emit --to torch` writes runs under torchrun, over gloo
   jax       that of `emit --to jax` runs on virtual CPU devices: losses within 1e-12, and of a network in one piece
             collectives and their bytes are those of the program. Skipped (77) where no JAX is
+  jax:constraints   that of `emit --to jax:constraints`, likewise; tells how much more XLA's collectives move than the plan's
 
-Usage: agree.py program|torch|jax BINARY [--names NAME,...] [--drawn COUNT --seed S] [--steps K]
+Usage: agree.py program|torch|jax|jax:constraints BINARY [--names NAME,...] [--drawn COUNT --seed S] [--steps K]
 """
 
 import argparse
@@ -154,7 +155,8 @@ JAX_PYTHON = os.environ.get("SHARDWRIGHT_JAX_PYTHON") or os.path.expanduser("~/.
 def refusal_of(failure):
     """What `emit` says where JAX cannot have a plan: one line that names the value."""
     lines = str(failure).splitlines()
-    told = "jax.shard_map has" in lines[-1] or "packages for JAX do not do" in lines[-1] or "no collective of JAX" in lines[-1]
+    told = "jax.shard_map has" in lines[-1] or "packages for JAX do not do" in lines[-1] or "no collective of JAX" in lines[-1] \
+        or "jax:constraints does not do" in lines[-1] or "constraints are of one program" in lines[-1]
     return lines[-1] if " emit " in lines[0] and told else None
 
 
@@ -165,11 +167,16 @@ def has_jax():
         return False
 
 
-def of_jax(binary, model, flags, folder, steps, program):
-    run(binary, "emit", model, *flags, "--to", "jax", "-o", folder + "/package")
+def of_jax(what, binary, model, flags, folder, steps, program):
+    run(binary, "emit", model, *flags, "--to", what, "-o", folder + "/package")
     text = run(JAX_PYTHON, folder + "/package/train.py", "--steps", str(steps), "--json", "--device", "cpu", "--data",
                folder + "/data.safetensors", "--init", folder + "/init.safetensors", "--stablehlo", folder + "/step.mlir")
-    if len(program["stages"]) == 1:
+    if what == "jax:constraints":
+        with open(folder + "/step.mlir") as f:
+            made, planned = collectives.hlo_traffic(f.read()), collectives.planned_traffic(program)
+        print(f"collectives of XLA move {made:.0f} bytes to a device, the plan's {planned:.0f}"
+              + (f": {made / planned:.2f} times" if planned else ""))
+    elif len(program["stages"]) == 1:
         with open(folder + "/step.mlir") as f:
             made = collectives.in_stablehlo(f.read())
         assert made == collectives.planned(program), f"collectives are {made} but planned {collectives.planned(program)}"
@@ -202,7 +209,7 @@ def on_ranks(script, ranks):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("what", choices=["program", "torch", "jax"])
+    p.add_argument("what", choices=["program", "torch", "jax", "jax:constraints"])
     p.add_argument("binary")
     p.add_argument("--names")
     p.add_argument("--drawn", type=int, default=0)
@@ -210,8 +217,9 @@ def main():
     p.add_argument("--steps", type=int, default=10)
     options = p.parse_args()
     torch.set_num_threads(1)
-    tolerance = 1e-12 if options.what == "jax" else 1e-9
-    if options.what == "jax" and not has_jax():
+    is_jax = options.what.startswith("jax")
+    tolerance = 1e-12 if is_jax else 1e-9
+    if is_jax and not has_jax():
         print(f"skipped: no JAX in {JAX_PYTHON}; SHARDWRIGHT_JAX_PYTHON says which Python has it")
         return 77
     cases = {} if options.drawn and not options.names else dict(CASES)
@@ -238,13 +246,13 @@ def main():
                 elif options.what == "torch":
                     got = of_package(options.binary, model, flags, folder, options.steps, program["ranks"])
                 else:
-                    got = of_jax(options.binary, model, flags, folder, options.steps, program)
+                    got = of_jax(options.what, options.binary, model, flags, folder, options.steps, program)
                 far = max(abs(a - b) / max(1, abs(b)) for a, b in zip(got, want))
                 is_good = len(got) == len(want) == options.steps and far <= tolerance
                 print(f"{name}: {model.split(':')[0]} {text}: losses {want[0]:.6f} to {want[-1]:.6f}, differ by {far:.1e}"
                       + ("" if is_good else f" FAILED: {got}, {want}"), flush=True)
             except Exception as e:
-                if options.what == "jax" and (refused := refusal_of(e)):
+                if is_jax and (refused := refusal_of(e)):
                     print(f"{name}: {text}: refused: {refused}", flush=True)
                     refusals += 1
                     continue

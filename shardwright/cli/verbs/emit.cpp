@@ -6,9 +6,11 @@
 #include <ostream>
 
 #include "shardwright/base/file.h"
+#include "shardwright/base/text.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/programs.h"
 #include "shardwright/exchange/jax.h"
+#include "shardwright/exchange/jax_constraints.h"
 #include "shardwright/exchange/torch.h"
 #include "shardwright/exchange/torch_line.h"
 #include "shardwright/frontend/memory_limit.h"
@@ -53,13 +55,20 @@ struct EmitEngine {
 const std::array engines{
     EmitEngine{"torch", torch_package,
                [](int ranks) { return fmt::format("torchrun --nproc_per_node {}", ranks); }},
-    EmitEngine{"jax", jax_package, [](int) { return std::string("python3"); }}};
+    EmitEngine{"jax", jax_package, [](int) { return std::string("python3"); }},
+    EmitEngine{"jax:constraints", jax_constraints_package, [](int) { return std::string("python3"); }}};
+
+std::string engine_names() {
+  std::vector<std::string> out;
+  for (const EmitEngine& engine : engines) out.emplace_back(engine.name);
+  return join(out, ", ");
+}
 
 int run(const Arguments& arguments, Terminal& terminal) {
   const std::string to = arguments.text("--to"), folder = arguments.text("-o");
-  if (to.empty()) throw error("--to says for whom the program is written: torch or jax");
+  if (to.empty()) throw error("--to says for whom the program is written: {}", engine_names());
   const auto engine = std::ranges::find(engines, to, &EmitEngine::name);
-  if (engine == engines.end()) throw error("--to {}: there are torch and jax", to);
+  if (engine == engines.end()) throw error("--to {}: there are {}", to, engine_names());
   if (folder.empty()) throw error("-o DIR says where the package goes");
   const PlannedModel made = planned_positional(arguments, {"--to", "-o", "--verify-passes"}, terminal);
   const Pipeline pipeline = compiled_for_others(arguments, made.model.graph, made.plan);

@@ -5,6 +5,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
+#include "shardwright/exchange/jax/layouts.h"
 #include "shardwright/exchange/python/node_line.h"
 
 namespace shardwright::jax {
@@ -194,12 +195,6 @@ class StageWriter {
 };
 
 }  // namespace
-
-std::string axes_text(const Axes& axes, const Mesh& mesh) {
-  std::vector<std::string> out;
-  for (int a : axes) out.push_back(fmt::format("\"{}\"", mesh.axes[at(a)].name));
-  return out.size() == 1 ? out[0] : "(" + join(out, ", ") + ")";
-}
 
 torch::StageText stage_text(const Pipeline& pipeline, int stage, const torch::Elements& elements) {
   return StageWriter(pipeline, stage).write(elements);

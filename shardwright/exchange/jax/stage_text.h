@@ -6,9 +6,6 @@
 
 namespace shardwright::jax {
 
-/// `("dp", "tp")`, of one axis `"tp"`
-std::string axes_text(const Axes& axes, const Mesh& mesh);
-
 /// Throws: Error that names an operator or a step that is not written in JAX.
 torch::StageText stage_text(const Pipeline& pipeline, int stage, const torch::Elements& elements);
 

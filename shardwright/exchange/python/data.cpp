@@ -19,16 +19,6 @@ std::string literal_of(const Json& value) {
   return value.is_object() ? "{" + join(parts, ", ") + "}" : "[" + join(parts, ", ") + "]";
 }
 
-Json leaf_json(const Graph& graph, const Node& node) {
-  Json out = placed_json(graph, node.results[0]);
-  out["kind"] = node.op->name;
-  if (node.space == Space::host) out["space"] = "host";
-  for (const auto& [key, value] : node.attributes)
-    if (key == "init" || key == "value" || key == "scale" || key == "shift" || key == "as")
-      std::visit([&out, &key](const auto& v) { out["init"][key] = v; }, value);
-  return out;
-}
-
 }  // namespace
 
 std::string python_lines(const Json& value, int depth, const std::string& indent) {
@@ -57,6 +47,16 @@ Json placed_json(const Graph& graph, ValueId v) {
     out["dims"].push_back(Json::array());
     for (int a : axes) out["dims"].back().push_back(mesh.axes[at(a)].name);
   }
+  return out;
+}
+
+Json leaf_json(const Graph& graph, const Node& node) {
+  Json out = placed_json(graph, node.results[0]);
+  out["kind"] = node.op->name;
+  if (node.space == Space::host) out["space"] = "host";
+  for (const auto& [key, value] : node.attributes)
+    if (key == "init" || key == "value" || key == "scale" || key == "shift" || key == "as")
+      std::visit([&out, &key](const auto& v) { out["init"][key] = v; }, value);
   return out;
 }
 

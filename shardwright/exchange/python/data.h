@@ -18,6 +18,9 @@ std::string short_dtype(DType dtype);
 /// A value that is brought in or kept: where it lies.
 Json placed_json(const Graph& graph, ValueId v);
 
+/// A leaf: where it lies, and how it begins.
+Json leaf_json(const Graph& graph, const Node& node);
+
 /// What stage `s` holds: ranks, leaves and inputs where they lie, scalars that come out, which leaf takes which value
 /// when, values that there are once a step, its functions. `names` are those of its values in Python.
 Json stage_data(const Pipeline& pipeline, int s, const torch::Elements& elements,

@@ -65,4 +65,25 @@ std::string line_of(const Graph& graph, const Node& node, std::vector<std::strin
   return engine == Engine::torch ? torch_line(call) : jax_line(call);
 }
 
+std::string line_of_whole(const Graph& graph, const Node& node, std::vector<std::string> operands) {
+  const std::vector<Type> from = operand_types(graph, node), to = result_types(graph, node);
+  const auto views = [](const std::vector<Type>& types) {
+    std::vector<TensorView> out;
+    for (const Type& t : types) out.push_back({t.dtype, t.shape});
+    return out;
+  };
+  const std::vector<TensorView> operand_views = views(from), result_views = views(to);
+  Attributes attributes = node.attributes;
+  if (node.op->localize) attributes = node.op->localize({from, to, node.attributes});
+  const Rule rule = rule_of(graph, node);
+  LoopBox box;
+  for (const LoopDim& loop : rule.loops) box.loops.push_back({0, loop.size, loop.size});
+  const KernelCall whole{operand_views, result_views, attributes, rule, box};
+  const Mesh one{{{"rank", 1}}};
+  return jax_line(
+      {*node.op, {from, to, node.attributes}, std::move(operands), one, [&](int) -> const KernelCall& {
+         return whole;
+       }});
+}
+
 }  // namespace shardwright

@@ -11,5 +11,7 @@ namespace shardwright {
 
 /// `operands` as they are called in Python. Throws: Error that names an operator that is not written for `engine`.
 std::string line_of(const Graph& graph, const Node& node, std::vector<std::string> operands, Engine engine);
+/// Of whole tensors, as one device would compute it; in JAX.
+std::string line_of_whole(const Graph& graph, const Node& node, std::vector<std::string> operands);
 
 }  // namespace shardwright
