@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "shardwright/cli/asked.h"
-#include "shardwright/cli/config_file.h"
+#include "shardwright/exchange/mindformers/config_file.h"
 #include "shardwright/ops/optimizer_settings.h"
 
 namespace shardwright {

@@ -1,4 +1,4 @@
-#include "shardwright/cli/config_precision.h"
+#include "shardwright/exchange/mindformers/config_precision.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/config.h"
-#include "shardwright/cli/config_file.h"
+#include "shardwright/exchange/mindformers/config_file.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {

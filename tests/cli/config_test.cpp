@@ -7,8 +7,8 @@
 #include <regex>
 
 #include "shardwright/cli/asked.h"
-#include "shardwright/cli/config_file.h"
-#include "shardwright/cli/config_keys.h"
+#include "shardwright/exchange/mindformers/config_file.h"
+#include "shardwright/exchange/mindformers/config_keys.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/search/planning/search_for.h"
 #include "shardwright/search/planning/settings.h"

@@ -1,4 +1,4 @@
-#include "shardwright/cli/config_keys.h"
+#include "shardwright/exchange/mindformers/config_keys.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "shardwright/cli/config_values.h"
+#include "shardwright/exchange/mindformers/config_values.h"
 
 #include "shardwright/annotations/annotations.h"
 #include "shardwright/base/text.h"

@@ -1,4 +1,4 @@
-#include "shardwright/cli/config_file.h"
+#include "shardwright/exchange/mindformers/config_file.h"
 
 #include <algorithm>
 #include <array>
@@ -8,12 +8,12 @@
 #include "shardwright/annotations/annotations.h"
 #include "shardwright/base/text.h"
 #include "shardwright/base/unknown.h"
-#include "shardwright/cli/config_keys.h"
-#include "shardwright/cli/config_precision.h"
-#include "shardwright/cli/config_schedule.h"
-#include "shardwright/cli/config_training.h"
-#include "shardwright/cli/config_values.h"
 #include "shardwright/cost/yaml_text.h"
+#include "shardwright/exchange/mindformers/config_keys.h"
+#include "shardwright/exchange/mindformers/config_precision.h"
+#include "shardwright/exchange/mindformers/config_schedule.h"
+#include "shardwright/exchange/mindformers/config_training.h"
+#include "shardwright/exchange/mindformers/config_values.h"
 #include "shardwright/plan/comm_fusion.h"
 #include "shardwright/plan/optimizer_parallel.h"
 #include "shardwright/plan/plan.h"

@@ -1,4 +1,4 @@
-#include "shardwright/cli/config_schedule.h"
+#include "shardwright/exchange/mindformers/config_schedule.h"
 
 #include <algorithm>
 #include <array>

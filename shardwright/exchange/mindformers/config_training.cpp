@@ -1,4 +1,4 @@
-#include "shardwright/cli/config_training.h"
+#include "shardwright/exchange/mindformers/config_training.h"
 
 #include <fmt/core.h>
 
@@ -11,7 +11,7 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/base/text.h"
-#include "shardwright/cli/config_values.h"
+#include "shardwright/exchange/mindformers/config_values.h"
 
 namespace shardwright {
 namespace {

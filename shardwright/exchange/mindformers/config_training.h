@@ -9,8 +9,8 @@
 //     - {type: CheckpointMonitor, save_checkpoint_steps: 100, keep_checkpoint_max: 3}
 #pragma once
 
-#include "shardwright/cli/config_file.h"
 #include "shardwright/cost/yaml_text.h"
+#include "shardwright/exchange/mindformers/config_file.h"
 
 namespace shardwright {
 

@@ -1,4 +1,4 @@
-#include "shardwright/cli/config_precision.h"
+#include "shardwright/exchange/mindformers/config_precision.h"
 
 #include <map>
 
