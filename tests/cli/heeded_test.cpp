@@ -42,6 +42,11 @@ class Heeded : public testing::Test {
     write_bytes("m.csv", "step,1\n");
     write_bytes("c.yaml", "parallel: {parallel_mode: 0}\n");
     write_bytes(
+        "r.sh",
+        "ARGS=(--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 8 --num-layers 1 "
+        "--hidden-size 16 --num-attention-heads 4 --ffn-hidden-size 16 --vocab-size 16 --seq-length 32 "
+        "--swiglu --normalization RMSNorm --position-embedding-type rope)\n");
+    write_bytes(
         "two.graph",
         "%input = input f32[8, 16]\n%label = input f32[8, 16]\n%w1 = param f32[16, 16] (init=normal)\n"
         "%matmul1 = matmul %input, %w1\n%loss = mean_squared_error %matmul1, %label\noutput %loss\n");
@@ -70,8 +75,9 @@ class Heeded : public testing::Test {
     std::string all = out.str();
     for (const auto& entry : fs::recursive_directory_iterator("written"))
       if (entry.is_regular_file())
-        all += entry.path().string() +
-               (words[0] == "data" || words[0] == "emit" ? read_bytes(entry.path().string()) : "");
+        all += entry.path().string() + (words[0] == "data" || words[0] == "emit" || words[0] == "export"
+                                            ? read_bytes(entry.path().string())
+                                            : "");
     static const std::regex varying(
         R"re("(search_seconds|median_step_seconds|processes|seconds|pause_seconds|tokens_per_second|seconds_per_token|first_token_seconds)": ?(\[[^\]]*\]|[^,}]*)|, [^,]* ms a step|samples in [^ ]* [mun]?s)re");
     return {status, std::regex_replace(all, varying, ""), err.str()};
@@ -134,6 +140,7 @@ class Heeded : public testing::Test {
                                                            {"--loss-scale", "8"},
                                                            {"--loss", "mean_absolute_error"},
                                                            {"-o", "written/p.json"},
+                                                           {"--model", decoder},
                                                            {"--html", "written/p.html"},
                                                            {"--dump-passes", "written"},
                                                            {"--schedule-csv", "written/s.csv"},
@@ -279,6 +286,8 @@ std::vector<Words> command_lines(const std::string& verb, const std::string& mod
             {verb, "p.json", "zero"},
             {verb, "p.json", "--why-not", "micro_batches=2"},
             {verb, "p.json", "--why-not", "micro_batches=1"}};
+  if (verb == "import") return {{verb, "r.sh", "--cluster", "cpu:4", "-o", "written/i.json"}};
+  if (verb == "advise") return {{verb, "r.sh", "--cluster", "cpu:4"}};
   if (verb == "diff") return {{verb, "p.json", "p.json"}, {verb, "p.json", "q.json"}};
   std::vector<Words> out;
   std::vector<Words> kinds{{model},
@@ -298,6 +307,7 @@ std::vector<Words> command_lines(const std::string& verb, const std::string& mod
     Words words{verb};
     words.insert(words.end(), kind.begin(), kind.end());
     if (verb == "emit") words.insert(words.end(), {"--to", "torch", "-o", "written/package"});
+    if (verb == "export") words.insert(words.end(), {"--to", "yaml"});
     if (verb == "train") words.insert(words.end(), {"--steps", "3", "--json"});
     if (verb == "plan" || verb == "estimate" || verb == "simulate") words.emplace_back("--json");
     // What only says how a plan runs is told of by text that has the plan.

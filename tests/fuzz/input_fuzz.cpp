@@ -1,7 +1,7 @@
 // Changes the files that users write and gives them to commands: every one must do, or end in one line and status 2,
 // quickly and in bounded memory.
 //
-//   input_fuzz [--seconds N] [--kind graph|plan|annotations|strategy|config|cluster|checkpoint] [--seed S] [--keep FOLDER]
+//   input_fuzz [--seconds N] [--kind graph|plan|annotations|strategy|config|cluster|checkpoint|recipe] [--seed S] [--keep FOLDER]
 //   input_fuzz --kind KIND FILE      gives one file to the commands, as the fuzzer does
 //
 // Files are those of the goldens, the examples and plans that are made at the start. They are changed as texts and as
@@ -30,6 +30,7 @@
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cli/verb.h"
+#include "shardwright/exchange/plan_format.h"
 #include "tests/support/changed_text.h"
 #include "tests/support/golden.h"
 
@@ -165,6 +166,15 @@ bool try_checkpoint(const std::string& path) {
   return is_taken;
 }
 
+const std::string decoder = "llama:layers=2,hidden=16,heads=2,kv_heads=1,ffn=16,vocab=16,seq=4,batch=8";
+
+/// Of whatever format it looks like.
+bool try_recipe(const std::string& path) {
+  const bool is_taken =
+      run({"import", path, "--model", decoder, "--cluster", "cpu:8", "-o", path + ".plan"}).status == 0;
+  return is_taken;
+}
+
 // ---- seeds ----
 
 struct Kind {
@@ -180,7 +190,8 @@ const std::vector<Kind>& kinds() {
                                      {"strategy", ".json", try_strategy},
                                      {"config", ".yaml", try_config},
                                      {"cluster", ".yaml", try_cluster},
-                                     {"checkpoint", ".json", try_checkpoint}};
+                                     {"checkpoint", ".json", try_checkpoint},
+                                     {"recipe", ".txt", try_recipe}};
   return all;
 }
 
@@ -221,8 +232,7 @@ void add_examples(Seeds& seeds) {
 
 /// Networks of every family as graphs, and plans of them.
 void add_made(Seeds& seeds, const std::string& path) {
-  const std::string models[] = {network, "matmul_chain:widths=16-32-16,batch=16",
-                                "llama:layers=2,hidden=16,heads=2,kv_heads=1,ffn=16,vocab=16,seq=4,batch=8",
+  const std::string models[] = {network, "matmul_chain:widths=16-32-16,batch=16", decoder,
                                 "resnet18:image=32,width=4,batch=4"};
   for (const std::string& model : models) {
     seeds["graph"].push_back(run({"show", model}).out);
@@ -246,6 +256,16 @@ void add_strategies(Seeds& seeds, const std::string& folder) {
     }
 }
 
+/// In every format that is read.
+void add_recipes(Seeds& seeds, const std::string& path) {
+  for (const char* set : {"dp=2,tp=2,pp=2,micro_batch=1,global_batch=8,zero=1,recompute=selected",
+                          "dp=8,micro_batch=1,global_batch=16,zero=3,zero_group=2,offload={optimizer:0.5}"}) {
+    run({"plan", decoder, "--cluster", "cpu:8", "--set", set, "--optimizer", "adamw", "-o", path});
+    for (const std::string& format : read_formats())
+      seeds["recipe"].push_back(run({"export", path, "--to", format}).out);
+  }
+}
+
 /// Behind the checksum of the manifest of a small run.
 void add_checkpoint(Seeds& seeds, const std::string& path) {
   fs::remove_all(saved_folder(path));
@@ -262,6 +282,7 @@ Seeds all_seeds(const std::string& path) {
   add_examples(seeds);
   add_made(seeds, path);
   add_strategies(seeds, fs::path(path).parent_path());
+  add_recipes(seeds, path);
   for (auto& [kind, texts] : seeds) std::sort(texts.begin(), texts.end());
   for (const Kind& kind : kinds())
     if (seeds[kind.name].empty())
@@ -303,8 +324,9 @@ int fuzz(const Options& options) {
   std::vector<Kind> used = kinds();
   std::erase_if(used, [&](const Kind& k) { return !options.kind.empty() && k.name != options.kind; });
   if (used.empty())
-    throw error("--kind {}: there are graph, plan, annotations, strategy, config, cluster, checkpoint",
-                options.kind);
+    throw error(
+        "--kind {}: there are graph, plan, annotations, strategy, config, cluster, checkpoint, recipe",
+        options.kind);
   fmt::print("input_fuzz: seed {}; the file at work is in {}\n", options.seed, options.keep.string());
   std::fflush(stdout);
 

@@ -6,31 +6,6 @@
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
-namespace {
-
-/// JSON as Python writes it.
-std::string literal_of(const Json& value) {
-  if (value.is_null()) return "None";
-  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
-  if (!value.is_structured()) return value.dump();
-  std::vector<std::string> parts;
-  for (const auto& [key, part] : value.items())
-    parts.push_back(value.is_object() ? Json(key).dump() + ": " + literal_of(part) : literal_of(part));
-  return value.is_object() ? "{" + join(parts, ", ") + "}" : "[" + join(parts, ", ") + "]";
-}
-
-}  // namespace
-
-std::string python_lines(const Json& value, int depth, const std::string& indent) {
-  if (depth == 0 || !value.is_structured() || value.empty()) return literal_of(value);
-  const std::string inner = indent + "    ";
-  std::string out;
-  for (const auto& [key, part] : value.items())
-    out += inner + (value.is_object() ? Json(key).dump() + ": " : "") + python_lines(part, depth - 1, inner) +
-           ",\n";
-  return (value.is_object() ? "{\n" : "[\n") + out + indent + (value.is_object() ? "}" : "]");
-}
-
 std::string short_dtype(DType dtype) { return torch_dtype(dtype).substr(std::string_view("torch.").size()); }
 
 Json placed_json(const Graph& graph, ValueId v) {

@@ -4,13 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "shardwright/exchange/python_text.h"
 #include "shardwright/exchange/torch/elements.h"
 #include "shardwright/plan/json_text.h"
 
 namespace shardwright {
-
-/// JSON as Python writes it, an element a line, `depth` levels deep.
-std::string python_lines(const Json& value, int depth, const std::string& indent = "");
 
 /// `bfloat16`
 std::string short_dtype(DType dtype);
