@@ -82,7 +82,7 @@ Arguments as_flags(const Arguments& arguments, const AskedRecipe& asked) try {
   out.heed_none();
   return out;
 } catch (const Error& e) {
-  if (std::string_view(e.what()).find(asked.path) != std::string_view::npos) throw;
+  if (names_file(e, asked.path)) throw;
   throw with_context(e, asked.path);
 }
 
@@ -110,7 +110,7 @@ PlannedModel planned_recipe(const Arguments& by, const AskedRecipe& asked, Termi
   return out;
 } catch (const Error& e) {
   if (dynamic_cast<const Infeasible*>(&e)) throw;
-  if (std::string_view(e.what()).find(asked.path) != std::string_view::npos) throw;
+  if (names_file(e, asked.path)) throw;
   throw with_context(e, asked.path);
 }
 

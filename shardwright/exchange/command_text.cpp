@@ -38,11 +38,13 @@ class ShellWords {
     if (is_open_) out_.push_back(std::exchange(word_, {}));
     is_open_ = false;
   }
-  /// Lines of a list go on; a command's ends it, but who writes one flag a line means them all.
+  /// Lines of a list go on; a command's ends it, but who writes one flag a line means them all. Of `Et|(t|)*3` without
+  /// quotes brackets are part of the word, of `ARGS=(` and `rope)` they are not.
   void end_list() {
     const char c = text_[at_++];
-    const bool is_layout = (c == '(' || c == ')') && is_open_;  // `Et|(t|)*3` without quotes
-    if (is_layout) {
+    const bool opens = c == '(' && is_open_ && !word_.ends_with('=');
+    const bool closes = c == ')' && std::ranges::count(word_, '(') > std::ranges::count(word_, ')');
+    if (opens || closes) {
       word_ += c;
       return;
     }

@@ -188,8 +188,7 @@ class DeepSpeedReader {
     if (level > 3) throw error("zero_optimization.stage {}: there are 0 to 3", level);
     set_.add("zero", level);
     if (const auto group = count(zero, "mics_shard_size"); group && level > 0) set_.add("zero_group", *group);
-    if (const auto elements = count(zero, "stage3_param_persistence_threshold", 0); elements && level == 3)
-      set_.add("zero_threshold", *elements * bytes_of_parameter());
+    if (level > 0) set_.add("zero_threshold", level < 3 ? 0 : bytes_that_stay(zero));
     std::vector<std::string> shares;
     for (const auto& [key, ours] :
          {std::pair("offload_optimizer", "optimizer"), {"offload_param", "parameters"}})
@@ -211,6 +210,10 @@ class DeepSpeedReader {
           "zero_optimization.zero_hpz_partition_size: there is no second shard of weights");
   }
 
+  /// Smaller weights are whole on each device; 1e5 elements where nobody says it.
+  std::int64_t bytes_that_stay(const Json& zero) {
+    return count(zero, "stage3_param_persistence_threshold", 0).value_or(100000) * bytes_of_parameter();
+  }
   std::int64_t bytes_of_parameter() {
     const bool is_short = is_on(section_of("bf16"), "enabled") || is_on(section_of("fp16"), "enabled");
     return is_short ? 2 : 4;

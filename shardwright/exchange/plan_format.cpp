@@ -45,10 +45,17 @@ const PlanFormat& format_of(const RecipeFile& file) {
               join(read_formats(), ", "));
 }
 
+bool names_file(const Error& e, std::string_view path) {
+  std::string_view what = e.what();
+  constexpr std::string_view kind = "config ";  // as one that --config reads is called
+  if (what.starts_with(kind)) what.remove_prefix(kind.size());
+  return what.starts_with(path);
+}
+
 Recipe read_recipe(const PlanFormat& format, const RecipeFile& file) try {
   return format.read(file);
 } catch (const Error& e) {
-  if (std::string_view(e.what()).find(file.path) != std::string_view::npos) throw;
+  if (names_file(e, file.path)) throw;
   throw with_context(e, file.path);
 }
 

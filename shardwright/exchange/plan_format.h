@@ -79,4 +79,7 @@ const PlanFormat& format_of(const RecipeFile& file);
 /// What the file says in that format. Throws: Error that begins with its path.
 Recipe read_recipe(const PlanFormat& format, const RecipeFile& file);
 
+/// The message begins with the file, so that it needs no context.
+bool names_file(const Error& e, std::string_view path);
+
 }  // namespace shardwright

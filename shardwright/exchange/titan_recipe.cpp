@@ -161,6 +161,7 @@ class TitanReader {
     if (reshard != "default" && reshard != "always" && reshard != "never")
       throw error("parallelism.fsdp_reshard_after_forward {}: there are default, always and never", reshard);
     set_.add("zero", reshard == "never" || is_default_off ? 2 : 3);
+    set_.add("zero_threshold", 0);  // it shards all that there is
     if (replicate.value > 1) set_.add("zero_group", shards);
   }
 

@@ -413,7 +413,32 @@ def check(binary, folder, model, flags, formats, counts, libraries=""):
         lost = {n for n in lost if n not in wrote.stderr}
         failures += [f"{name}: {line}" for line in wrong] + [f"{name}: nothing is said of {n}" for n in sorted(lost)]
         counts.setdefault(name, []).append(same)
+    for name in READ:
+        found = read_back(binary, folder, plan, document, name)
+        failures += found or []
+        if found is not None:
+            counts.setdefault(name + " read back", []).append(1)
     return "; ".join(failures[:3]) if failures else None
+
+
+READ = ("megatron", "torchtitan", "mindformers", "deepspeed", "yaml")
+FOLLOWS = re.compile(r"operators split otherwise|sequence_parallel=|zero_threshold=|layers by stage|layers cut|schedule=|tp=|pp=")
+
+
+def read_back(binary, folder, plan, document, name):
+    """What `import` makes of the file otherwise, and the export has not named."""
+    path, back = folder + "/read.txt", folder + "/back.json"
+    wrote = run(binary, "export", plan, "--to", name, "-o", path, fails=True)
+    if wrote.returncode:
+        return None
+    cluster, model = document["cluster"], [] if name == "yaml" else ["--model", document["model"]]
+    read = run(binary, "import", path, "--from", name, *model, "--cluster", cluster, "-o", back, fails=True)
+    if read.returncode:
+        return [f"{name} is not read back: {read.stderr.strip()[-200:]}"]
+    different = json.loads(run(binary, "diff", plan, back, "--json").stdout)["differences"]
+    named = {"rate": "optimizer"}
+    return [f"{name}: {d['what']} was {d['a']} and is read back as {d['b']}" for d in different
+            if named.get(d["what"], d["what"]) not in wrote.stderr and not FOLLOWS.search(wrote.stderr)]
 
 
 def is_input(name):
@@ -473,7 +498,7 @@ def main():
                 print(f"{model} {' '.join(flags)}: {why}")
                 failed += not why.startswith("not planned")
     for name, found in sorted(counts.items()):
-        print(f"{name}: {len(found)} plans" + (f", {sum(found)} boxes" if isinstance(found[0], int) else f", such as: {found[0]}"))
+        print(f"{name}: {len(found)} plans" + ("" if name.endswith("back") else f", {sum(found)} boxes" if isinstance(found[0], int) else f", such as: {found[0]}"))
     print(f"{planned} of {asked.drawn} plans, {failed} failures")
     return failed > 0 or planned < asked.drawn * 0.8
 

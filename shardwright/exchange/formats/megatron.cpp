@@ -189,6 +189,7 @@ class Reader {
       note("--data-parallel-sharding-strategy has no effect: --use-megatron-fsdp is not there");
     }
     set_.add("zero", level);
+    if (level > 0) set_.add("zero_threshold", 0);  // it shards all that there is
     const Keyed instances = flags_.count("num-distributed-optimizer-instances");
     if (instances.value == 1 || level == 0) return;
     if (data_ % instances.value)

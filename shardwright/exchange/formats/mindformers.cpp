@@ -16,6 +16,7 @@
 #include "shardwright/exchange/recipe_words.h"
 #include "shardwright/exchange/words_left.h"
 #include "shardwright/ops/optimizer_settings.h"
+#include "shardwright/plan/optimizer_parallel.h"
 
 namespace shardwright::formats {
 namespace {
@@ -306,26 +307,23 @@ class Reader {
     return static_cast<int>(*n);
   }
 
+  void add_zero(const OptimizerParallel& zero) {
+    set_.add("zero", zero.level);
+    set_.add("zero_threshold", zero.threshold);
+    if (zero.group > 0) set_.add("zero_group", zero.group);
+  }
+
   /// What of the configuration is of a plan whose degrees are fixed.
   void take_settings() {
-    constexpr std::array kept{"--optimizer-parallel",
-                              "--comm-fusion",
-                              "--recompute",
-                              "--schedule",
-                              "--micro-batch-interleave",
-                              "--precision",
-                              "--reduce-precision",
-                              "--loss-scale",
-                              "--optimizer",
-                              "--lr",
-                              "--weight-decay",
-                              "--beta1",
-                              "--beta2",
-                              "--epsilon",
-                              "--momentum",
-                              "--clip-norm"};
+    constexpr std::array kept{
+        "--comm-fusion", "--recompute",        "--schedule",   "--micro-batch-interleave",
+        "--precision",   "--reduce-precision", "--loss-scale", "--optimizer",
+        "--lr",          "--weight-decay",     "--beta1",      "--beta2",
+        "--epsilon",     "--momentum",         "--clip-norm"};
     for (const Config::Said& said : config_.said) {
-      if (std::ranges::find(kept, said.flag) == kept.end() || said.is_usual || said.is_off) continue;
+      if (said.is_usual || said.is_off) continue;
+      if (said.flag == "--optimizer-parallel") add_zero(parse_optimizer_parallel({said.key, said.text}));
+      if (std::ranges::find(kept, said.flag) == kept.end()) continue;
       out_.say(said.flag, said.text, said.key);
     }
     for (const std::string& line : config_.notices) {

@@ -65,6 +65,8 @@ class Writer {
     set("data_parallel_replicate_degree", data / shard);
     set("data_parallel_shard_degree", shard);
     left_.take({"dp"});
+    if (is_sharded && shard == 1)
+      return left_.leave({"zero"}, "there is one replica, of which FSDP shards nothing");
     if (is_sharded) {
       set("fsdp_reshard_after_forward", zero.level == 3 ? "always" : "never");
       left_.take({"zero", "zero_group", "zero_threshold"});
@@ -126,9 +128,11 @@ class Writer {
     const Pipelining& p = plan_.plan.settings.pipelining;
     const std::int64_t sequence = plan_.what.sizes.of("seq");
     const std::int64_t samples = plan_.what.samples * p.interleave;
-    if (sequence == 0 || samples % grid_.of("dp"))
-      return left_.leave({"global_batch", "micro_batches"},
-                         "torchtitan counts tokens of sequences, and there are none");
+    if (sequence == 0)
+      throw error("torchtitan: counts tokens of sequences, and {} has none", plan_.what.model);
+    if (samples % grid_.of("dp"))
+      throw error("torchtitan: dp={} does not divide the {} samples of a micro-batch", grid_.of("dp"),
+                  samples);
     train("num_tokens_per_microbatch_per_dp_rank", samples / grid_.of("dp") * sequence);
     train("num_tokens_per_train_step", plan_.batch() * sequence);
     train("max_context_length", sequence);
