@@ -6,7 +6,7 @@ cd "${1:-$(dirname "$0")/..}"
 
 # Folders on one line are peers: neither includes the other.
 layers='base
-layout
+layout tokenizer
 graph
 ops
 autodiff

@@ -9,6 +9,7 @@ for group in "${@:-build}"; do
     build)
       packages+=(g++ cmake ninja-build ccache)
       packages+=(libfmt-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libdnnl-dev zlib1g-dev libpng-dev libjpeg62-turbo-dev libxxhash-dev libmimalloc-dev)
+      packages+=(libicu-dev) # kinds and forms of characters, for tokenizers
       packages+=(coinor-libcbc-dev) # the integer program of search/integer
       packages+=(libopenmpi-dev openmpi-bin)
       packages+=(libonnx-dev libprotobuf-dev protobuf-compiler) # CMake finds protobuf only with its compiler
