@@ -8,9 +8,11 @@
 #include <jpeglib.h>  // needs cstdio
 
 #include "shardwright/runtime/data/cifar.h"
+#include "shardwright/runtime/data/documents.h"
 #include "shardwright/runtime/data/image_file.h"
 #include "shardwright/runtime/data/mnist.h"
 #include "shardwright/runtime/data/token_file.h"
+#include "shardwright/runtime/data/token_writer.h"
 #include "tests/support/changed_text.h"
 #include "tests/support/scratch.h"
 
@@ -173,6 +175,28 @@ TEST_F(DamagedFiles, tokens) {
           token_dataset(path(name), {.length = 8, .bytes = 2, .vocabulary = 1 << 12}).batch(2);
       for (const Batch& batch : data.epoch(0)) to_doubles(batch["label"]);
     });
+}
+
+TEST_F(DamagedFiles, indexes_of_tokens) {
+  TokenWriter writer(path("i.bin"), {.vocabulary = 1 << 12, .has_index = true});
+  for (std::int32_t token = 0; token < 40; ++token) writer.write(std::vector<std::int32_t>(5, token));
+  writer.keep();
+  try_changed(read_bytes(path("i.idx")), 600, [&](const std::string& index) {
+    write("i.idx", index);
+    const Dataset data = token_dataset(path("i.bin"), {.length = 8, .vocabulary = 1 << 12}).batch(2);
+    for (const Batch& batch : data.epoch(0)) to_doubles(batch["label"]);
+  });
+}
+
+TEST_F(DamagedFiles, json_lines) {
+  const std::string lines = R"({"text": "caf\u00e9", "n": [1, {"a": null}]})"
+                            "\n\n"
+                            R"({"id": 1, "text": ""})"
+                            "\n";
+  try_changed(lines, 600, [&](const std::string& bytes) {
+    write("t.jsonl", bytes);
+    for_each_document(path("t.jsonl"), {}, [](std::string_view) {});
+  });
 }
 
 }  // namespace

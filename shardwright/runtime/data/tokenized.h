@@ -1,0 +1,34 @@
+// Files of texts to one row of tokens: each document with what its tokenizer puts around it, and the token that ends it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardwright/runtime/data/documents.h"
+#include "shardwright/tokenizer/tokenizer.h"
+
+namespace shardwright {
+
+struct TokenizeOptions {
+  LineText line = {};                    // of JSON lines
+  std::optional<std::int32_t> end = {};  // put behind a document that does not end in it
+  Around around = Around::special_tokens;
+};
+
+struct Tokenized {
+  std::int64_t documents = 0, tokens = 0, text_bytes = 0;
+};
+
+/// Gives the tokens of each document. Throws: Error as for_each_document does.
+Tokenized tokenize(const Tokenizer& tokenizer, std::span<const std::string> paths,
+                   const TokenizeOptions& options,
+                   const std::function<void(std::span<const std::int32_t> tokens)>& take);
+
+/// All of a file in memory.
+std::vector<std::int32_t> tokens_of(const Tokenizer& tokenizer, const std::string& path);
+
+}  // namespace shardwright
