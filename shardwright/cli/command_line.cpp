@@ -101,7 +101,9 @@ void check_flag(const Verb& verb, std::span<const std::string> left, std::size_t
 /// Throws: Error that says so where a flag without its own value has taken the model for it.
 void check_positionals(const Verb& verb, const Arguments& arguments) {
   const std::vector<std::string>& given = arguments.positionals;
-  if (given.size() > verb.positionals.size()) {
+  // `FILE...` is one or more.
+  const bool takes_more = !verb.positionals.empty() && verb.positionals.back().ends_with("...");
+  if (given.size() > verb.positionals.size() && !takes_more) {
     const std::string& word = given[verb.positionals.size()];
     const bool is_key = !verb.positionals.empty() && names_model(given[0]) && word.find('=') != word.npos;
     const std::string meant = is_key ? with_key(given[0], word) : "";

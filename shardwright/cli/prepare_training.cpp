@@ -8,6 +8,7 @@
 #include "shardwright/cli/mpi_rank.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/programs.h"
+#include "shardwright/cli/sample_flags.h"
 #include "shardwright/cli/strategies.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/table.h"
@@ -67,9 +68,11 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
   const Plan plan = has_page && !arguments.has("--plan") ? planned_of(arguments, model, terminal, &stock).plan
                                                          : plan_of(arguments, model, model.graph, terminal);
   const char* data_path = std::getenv("DATA_PATH");
+  tell_idle_tokenizer(arguments, {"--data", "--eval"});
   for (const std::string& notice : model.notices) notices << notice << "\n";
-  TrainingData data = training_data(model, plan.settings.pipelining.batch_parts(), arguments.text("--data"),
-                                    data_path ? data_path : "", seed, notices);
+  TrainingData data =
+      training_data(model, plan.settings.pipelining.batch_parts(), source_of(arguments, "--data"),
+                    data_path ? data_path : "", seed, notices);
   const Length length = length_of(arguments, data);
   AskedTraining asked =
       training_options(arguments, model, length, optimizer.attributes.number("rate", 0), plan, checkpoints);

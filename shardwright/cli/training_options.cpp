@@ -7,6 +7,7 @@
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/mpi_rank.h"
 #include "shardwright/cli/programs.h"
+#include "shardwright/cli/sample_flags.h"
 
 namespace shardwright {
 namespace {
@@ -58,7 +59,7 @@ AskedTraining training_options(const Arguments& arguments, const Model& model, c
   if (request.parallel == Parallel::semi_auto_parallel) request.parallel = Parallel::auto_parallel;
   PrepareOptions options = prepare_options_of(arguments);
   options.proves = is_first_rank();
-  AskedNetwork eval = asked_network(model, arguments.text("--eval"), request, options);
+  AskedNetwork eval = asked_network(model, source_of(arguments, "--eval"), request, options);
   check_eval(eval, "--eval " + arguments.text("--eval"));
   if (out.keep_best == "accuracy" && !tells_accuracy(eval))
     throw error("--keep-best accuracy: this network has no classes to be right about; give loss");

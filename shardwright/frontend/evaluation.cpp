@@ -5,9 +5,9 @@
 
 namespace shardwright {
 
-AskedNetwork asked_network(const Model& model, const std::string& path, PlanRequest request,
+AskedNetwork asked_network(const Model& model, const SampleSource& source, PlanRequest request,
                            const PrepareOptions& options) {
-  auto data = std::make_shared<const HeldOut>(held_out_of(model, path));
+  auto data = std::make_shared<const HeldOut>(held_out_of(model, source));
   Model asked = inference_of(model, data->has("label"));
   Constraints split;  // by degrees or into stages, and no more
   if (request.is_set) {

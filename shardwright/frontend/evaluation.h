@@ -23,9 +23,9 @@ struct AskedNetwork {
   bool has_labels() const { return model.loss.is_valid(); }
 };
 
-/// Plans `model` (of one batch) for what `path` holds, as `request` says, for the device of `options`.
+/// Plans `model` (of one batch) for what `source` holds, as `request` says, for the device of `options`.
 /// Throws: Error if they do not fit each other, or nothing can be planned.
-AskedNetwork asked_network(const Model& model, const std::string& path, PlanRequest request,
+AskedNetwork asked_network(const Model& model, const SampleSource& source, PlanRequest request,
                            const PrepareOptions& options);
 
 /// Whether labels say which of the network's scores should be the largest.

@@ -34,14 +34,15 @@ Tensor column_of(const SafetensorsFile& file, const std::string& name, const Typ
 
 }  // namespace
 
-HeldOut held_out_of(const Model& model, const std::string& path) {
+HeldOut held_out_of(const Model& model, const SampleSource& source) {
+  const std::string& path = source.path;
   std::map<std::string, Type> inputs;
   for (const Node& node : model.graph.nodes)
     if (node.op->kind == OpKind::input)
       inputs[model.graph.value(node.results[0]).name] = model.graph.value(node.results[0]).type;
   std::map<std::string, Tensor> columns;
   if (!path.ends_with(".safetensors")) {
-    columns = test_samples(model, inputs, path);
+    columns = test_samples(model, inputs, source);
   } else {
     const SafetensorsFile file = SafetensorsFile::open(path);
     for (const auto& [name, type] : inputs) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "shardwright/frontend/model.h"
+#include "shardwright/frontend/sample_source.h"
 #include "shardwright/training/evaluation.h"
 
 namespace shardwright {
@@ -11,6 +12,6 @@ namespace shardwright {
 /// From a safetensors file of samples [samples, ...] or steps [steps, batch, ...], which is told by the ranks of the
 /// model's inputs, or the test part of what samples.h reads. The label may be missing.
 /// Throws: Error if they do not fit the model's inputs, naming both types.
-HeldOut held_out_of(const Model& model, const std::string& path);
+HeldOut held_out_of(const Model& model, const SampleSource& source);
 
 }  // namespace shardwright

@@ -1,11 +1,14 @@
 #include "shardwright/frontend/samples.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "shardwright/base/error.h"
 #include "shardwright/runtime/data/cifar.h"
+#include "shardwright/runtime/data/documents.h"
 #include "shardwright/runtime/data/image_folder.h"
 #include "shardwright/runtime/data/token_file.h"
+#include "shardwright/runtime/data/tokenized.h"
 
 namespace shardwright {
 namespace {
@@ -78,30 +81,55 @@ Dataset of_images(const Inputs& inputs, const std::string& directory, SamplePart
                     rescale(1 / 255.0, 0), normalize({0.485, 0.456, 0.406}, {0.229, 0.224, 0.225})});
 }
 
-/// The file itself, or that of the part in a folder.
-std::string token_file_of(const std::string& path, SamplePart part) {
+constexpr const char* ends_of_tokens[] = {".bin", ".npy"};
+constexpr const char* ends_of_texts[] = {".txt", ".jsonl"};
+
+/// The file itself, or that of the part in a folder: of tokens, else of texts.
+std::string sequence_file_of(const std::string& path, SamplePart part) {
   std::error_code why;
   if (!fs::is_directory(path, why)) return path;
   const bool is_train = part == SamplePart::train;
-  for (const char* name : {is_train ? "train" : "val", is_train ? "train" : "test"})
-    for (const char* end : {".bin", ".npy"})
-      if (const std::string file = fmt::format("{}/{}{}", path, name, end); fs::exists(file, why))
-        return file;
-  throw io_error("{}: has no tokens: no {}.bin or .npy", path, is_train ? "train" : "val");
+  for (const auto& ends : {ends_of_tokens, ends_of_texts})
+    for (const char* name : {is_train ? "train" : "val", is_train ? "train" : "test"})
+      for (const char* end : {ends[0], ends[1]})
+        if (const std::string file = fmt::format("{}/{}{}", path, name, end); fs::exists(file, why))
+          return file;
+  throw io_error("{}: has no tokens and no texts: no {}.bin, .npy, .txt or .jsonl", path,
+                 is_train ? "train" : "val");
 }
 
-Dataset of_tokens(const Model& model, const Inputs& inputs, const std::string& path, SamplePart part) {
+/// All in memory. Throws: Error that names the first token that the model does not know.
+std::vector<std::int32_t> tokens_of_text(const SampleSource& source, const std::string& path,
+                                         std::int64_t known) {
+  if (source.tokenizer.empty())
+    throw error("{} is text; --tokenizer FOLDER|tokenizer.json says how it becomes tokens", path);
+  const Tokenizer tokenizer = Tokenizer::read(source.tokenizer);
+  std::vector<std::int32_t> out = tokens_of(tokenizer, path);
+  const auto odd = std::ranges::find_if(out, [&](std::int32_t token) { return known > 0 && token >= known; });
+  if (odd != out.end())
+    throw error("{}: token {} is {} ('{}') by {}, but the model knows {}; it takes vocab={} or more", path,
+                odd - out.begin(), *odd, tokenizer.token(*odd), source.tokenizer, known,
+                tokenizer.vocabulary());
+  return out;
+}
+
+Dataset of_tokens(const Model& model, const Inputs& inputs, const SampleSource& source, SamplePart part) {
   const Shape sample = sample_of(inputs.at("input"));
   if (sample.size() != 1 || inputs.at("label").shape != inputs.at("input").shape)
     throw error("tokens have an input and a label of one length, but the model takes {} and {}",
                 to_text(inputs.at("input")), to_text(inputs.at("label")));
-  const Dataset data = token_dataset(token_file_of(path, part),
-                                     {.length = sample[0], .bytes = 2, .vocabulary = model.labels.classes});
+  const std::string path = sequence_file_of(source.path, part);
+  const TokenOptions options{.length = sample[0], .vocabulary = model.labels.classes};
+  const Dataset data = source.is_text(path)
+                           ? token_dataset(tokens_of_text(source, path, options.vocabulary), path, options)
+                           : token_dataset(path, options);
   return data.map("input", {type_cast(inputs.at("input").dtype)})
       .map("label", {type_cast(inputs.at("label").dtype)});
 }
 
-Dataset made(Kind kind, const Model& model, const Inputs& inputs, const std::string& path, SamplePart part) {
+Dataset made(Kind kind, const Model& model, const Inputs& inputs, const SampleSource& source,
+             SamplePart part) {
+  const std::string& path = source.path;
   switch (kind) {
     case Kind::mnist: return of_mnist(inputs, path, part);
     case Kind::cifar10: return of_cifar(inputs, path, Cifar::ten, part);
@@ -109,22 +137,40 @@ Dataset made(Kind kind, const Model& model, const Inputs& inputs, const std::str
     case Kind::images: return of_images(inputs, path, part);
     case Kind::tokens: break;
   }
-  return of_tokens(model, inputs, path, part);
+  return of_tokens(model, inputs, source, part);
 }
 
 }  // namespace
 
-std::string samples_called(const Model& model, const Inputs& inputs, const std::string& path) {
-  constexpr const char* names[] = {"MNIST", "CIFAR-10", "CIFAR-100", "images", "tokens"};
-  return fmt::format("{} for model '{}'", names[static_cast<std::size_t>(kind_of(inputs, path))], model.name);
+bool SampleSource::is_text(std::string_view file) const {
+  if (is_text_file(file)) return true;
+  const auto ends_so = [&](const char* end) { return file.ends_with(end); };
+  return !tokenizer.empty() && !file.ends_with(".safetensors") &&
+         std::ranges::none_of(ends_of_tokens, ends_so);
 }
 
-Dataset samples_for(const Model& model, const Inputs& inputs, const std::string& path, SamplePart part) {
-  const Kind kind = kind_of(inputs, path);
+bool SampleSource::is_text() const {
+  std::error_code none;
+  if (path.empty()) return false;
+  if (!fs::is_directory(path, none)) return is_text(path);
+  return std::ranges::any_of(ends_of_texts,
+                             [&](const char* end) { return fs::exists(path + "/train" + end, none); }) &&
+         std::ranges::none_of(ends_of_tokens,
+                              [&](const char* end) { return fs::exists(path + "/train" + end, none); });
+}
+
+std::string samples_called(const Model& model, const Inputs& inputs, const SampleSource& source) {
+  constexpr const char* names[] = {"MNIST", "CIFAR-10", "CIFAR-100", "images", "tokens"};
+  return fmt::format("{} for model '{}'", names[static_cast<std::size_t>(kind_of(inputs, source.path))],
+                     model.name);
+}
+
+Dataset samples_for(const Model& model, const Inputs& inputs, const SampleSource& source, SamplePart part) {
+  const Kind kind = kind_of(inputs, source.path);
   if (!inputs.contains("input") || !inputs.contains("label") || inputs.size() != 2)
     throw error("it has {} and labels, but the model takes other inputs",
                 kind == Kind::tokens ? "tokens" : "images");
-  return made(kind, model, inputs, path, part);
+  return made(kind, model, inputs, source, part);
 }
 
 Batch StepReader::at(std::int64_t step) {

@@ -1,4 +1,4 @@
-// Samples of folders and files, as a model's inputs want them: MNIST, CIFAR, images in a folder for each class, tokens.
+// Samples of folders and files, as a model's inputs want them: MNIST, CIFAR, images in a folder for each class, tokens, texts.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <string>
 
 #include "shardwright/frontend/model.h"
+#include "shardwright/frontend/sample_source.h"
 #include "shardwright/runtime/data/dataset.h"
 #include "shardwright/runtime/data/row_reader.h"
 
@@ -16,11 +17,11 @@ enum class SamplePart { train, test };
 
 /// Columns `input` and `label`. What the path holds, it and the model's inputs tell.
 /// Throws: Error if samples do not fit the model's inputs, naming both types, or there are none.
-Dataset samples_for(const Model& model, const std::map<std::string, Type>& inputs, const std::string& path,
+Dataset samples_for(const Model& model, const std::map<std::string, Type>& inputs, const SampleSource& source,
                     SamplePart part);
 /// What they are called in messages: `MNIST for model 'ffn'`.
 std::string samples_called(const Model& model, const std::map<std::string, Type>& inputs,
-                           const std::string& path);
+                           const SampleSource& source);
 
 /// Batches by step, made ahead on another thread while steps are asked for in their order.
 class StepReader {

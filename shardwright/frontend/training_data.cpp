@@ -129,17 +129,17 @@ TrainingData from_file(const Inputs& inputs, const std::string& path, std::uint6
 
 /// With what they are called and the model's name, where samples do not fit it.
 template <class F>
-auto in_context_of(const Model& model, const Inputs& inputs, const std::string& path, F make) try {
+auto in_context_of(const Model& model, const Inputs& inputs, const SampleSource& source, F make) try {
   return make();
 } catch (const Error& e) {
   if (e.kind() == ErrorKind::io) throw;
-  throw with_context(e, samples_called(model, inputs, path));
+  throw with_context(e, samples_called(model, inputs, source));
 }
 
-TrainingData from_folder(const Model& model, const Inputs& inputs, const std::string& path,
+TrainingData from_folder(const Model& model, const Inputs& inputs, const SampleSource& source,
                          std::uint64_t seed) {
-  const Dataset data = in_context_of(model, inputs, path, [&] {
-    return samples_for(model, inputs, path, SamplePart::train)
+  const Dataset data = in_context_of(model, inputs, source, [&] {
+    return samples_for(model, inputs, source, SamplePart::train)
         .shuffle(seed)
         .batch(inputs.at("input").shape[0]);
   });
@@ -192,10 +192,10 @@ TrainingData synthetic(const Model& model, Inputs inputs, std::uint64_t seed) {
 
 namespace {
 
-TrainingData training_data_of(const Model& model, Inputs inputs, const std::string& data,
+TrainingData training_data_of(const Model& model, Inputs inputs, const SampleSource& data,
                               const std::string& data_path, std::uint64_t seed, std::ostream& notices) {
-  if (data.ends_with(".safetensors")) return from_file(inputs, data, seed);
-  if (!data.empty()) return from_folder(model, inputs, data, seed);
+  if (data.path.ends_with(".safetensors")) return from_file(inputs, data.path, seed);
+  if (!data.path.empty()) return from_folder(model, inputs, data, seed);
   if (model.wants_mnist && !data_path.empty()) return from_folder(model, inputs, data_path, seed);
   notices << "no --data" << (model.wants_mnist ? " and no DATA_PATH" : "")
           << ": training on synthetic data of the model's shapes\n";
@@ -210,7 +210,7 @@ std::optional<SyntheticTask> synthetic_task(const Model& model, int micro_batche
   return synthetic_task(model, std::move(inputs), seed);
 }
 
-TrainingData training_data(const Model& model, int micro_batches, const std::string& data,
+TrainingData training_data(const Model& model, int micro_batches, const SampleSource& data,
                            const std::string& data_path, std::uint64_t seed, std::ostream& notices) {
   const Inputs inputs = inputs_of(model.graph, micro_batches);
   TrainingData out = training_data_of(model, inputs, data, data_path, seed, notices);
@@ -220,9 +220,9 @@ TrainingData training_data(const Model& model, int micro_batches, const std::str
 }
 
 std::map<std::string, Tensor> test_samples(const Model& model, const std::map<std::string, Type>& inputs,
-                                           const std::string& path) {
-  const Dataset data =
-      in_context_of(model, inputs, path, [&] { return samples_for(model, inputs, path, SamplePart::test); });
+                                           const SampleSource& source) {
+  const Dataset data = in_context_of(model, inputs, source,
+                                     [&] { return samples_for(model, inputs, source, SamplePart::test); });
   const Batch all = data.batch(data.samples()).get(0, 0);
   return std::map<std::string, Tensor>(all.columns.begin(), all.columns.end());
 }

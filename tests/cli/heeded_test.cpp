@@ -40,6 +40,9 @@ class Heeded : public testing::Test {
     write_bytes("s.json",
                 R"({"parallel_strategy_item": {"matmul1": {"parallel_strategy": [[2, 1], [1, 1]]}}})");
     write_bytes("m.csv", "step,1\n");
+    fs::copy_file(old_ / "tests/reference/tokenizer/gpt2_style.json", "tokenizer.json");
+    write_bytes("a.txt", "the quiet river\n");
+    write_bytes("a.jsonl", "{\"text\": \"the\", \"body\": \"a river\"}\n");
     write_bytes("c.yaml", "parallel: {parallel_mode: 0}\n");
     write_bytes(
         "r.sh",
@@ -75,9 +78,10 @@ class Heeded : public testing::Test {
     std::string all = out.str();
     for (const auto& entry : fs::recursive_directory_iterator("written"))
       if (entry.is_regular_file())
-        all += entry.path().string() + (words[0] == "data" || words[0] == "emit" || words[0] == "export"
-                                            ? read_bytes(entry.path().string())
-                                            : "");
+        all += entry.path().string() +
+               (words[0] == "data" || words[0] == "emit" || words[0] == "export" || words[0] == "tokenize"
+                    ? read_bytes(entry.path().string())
+                    : "");
     static const std::regex varying(
         R"re("(search_seconds|median_step_seconds|processes|seconds|pause_seconds|tokens_per_second|seconds_per_token|first_token_seconds)": ?(\[[^\]]*\]|[^,}]*)|, [^,]* ms a step|samples in [^ ]* [mun]?s)re");
     return {status, std::regex_replace(all, varying, ""), err.str()};
@@ -163,6 +167,10 @@ class Heeded : public testing::Test {
                                                            {"--states", ""},
                                                            {"--prompt", "1,2"},
                                                            {"--text", "ab"},
+                                                           {"--tokenizer", "tokenizer.json"},
+                                                           {"--key", "body"},
+                                                           {"--end", "none"},
+                                                           {"--check", "a.txt"},
                                                            {"--tokens", "3"},
                                                            {"--temperature", "2"},
                                                            {"--top-k", "2"},
@@ -259,7 +267,11 @@ std::vector<Words> command_lines(const std::string& verb, const std::string& mod
     return {{verb, "digits", "--out", "written", "--train", "8", "--test", "8"},
             {verb, "cifar", "--out", "written", "--train", "8", "--test", "8"},
             {verb, "images", "--out", "written", "--train", "8", "--test", "8"},
+            {verb, "sentences", "--out", "written", "--train", "8", "--test", "8"},
             {verb, "tokens", "--out", "written", "--train", "80", "--test", "80"}};
+  if (verb == "tokenize")
+    return {{verb, "tokenizer.json", "a.txt", "-o", "written/t.bin"},
+            {verb, "tokenizer.json", "a.jsonl", "a.txt", "-o", "written/t.npy"}};
   if (verb == "layout")
     return {
         {verb, "--device-matrix", "2,4", "--names", "a,b", "--map", "a,b", "--shape", "8,8"},

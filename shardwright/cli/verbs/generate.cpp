@@ -1,4 +1,5 @@
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
 
 #include "shardwright/base/quantity.h"
@@ -7,9 +8,12 @@
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/mpi_rank.h"
 #include "shardwright/cli/programs.h"
+#include "shardwright/cli/sample_flags.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/cli/waiting.h"
 #include "shardwright/frontend/generate.h"
+#include "shardwright/tokenizer/chat_template.h"
+#include "shardwright/tokenizer/tokenizer.h"
 
 namespace shardwright::verbs {
 namespace {
@@ -28,18 +32,32 @@ Tokens tokens_in(const std::string& flag, std::string_view text) {
   return out;
 }
 
-/// Of one prompt, or of several that `;` parts. A text's tokens are its bytes.
-std::vector<Tokens> prompts_of(const Arguments& arguments) {
+/// By the tokenizer, with what it puts in front; without one the bytes.
+Tokens tokens_of_text(const std::string& text, const std::optional<Tokenizer>& tokenizer) {
+  if (text.empty()) throw error("--text: is empty; give at least one byte");
+  if (tokenizer) return tokenizer->encode(text, Around::special_tokens);
+  Tokens out;
+  for (char c : text) out.push_back(static_cast<unsigned char>(c));
+  return out;
+}
+
+/// What a user says, as the folder's chat template has it, with the answer to come.
+Tokens tokens_of_talk(const Arguments& arguments, const std::optional<Tokenizer>& tokenizer) {
+  if (!arguments.has("--text")) throw error("--chat goes with --text, which is what a user says");
+  if (!tokenizer) throw error("--chat needs --tokenizer FOLDER, whose chat template it takes");
+  const nlohmann::ordered_json said = {{"role", "user"}, {"content", arguments.text("--text")}};
+  const auto messages = nlohmann::ordered_json::array({said});
+  return tokenizer->encode(
+      chat_text(read_chat_template(tokenizer_of(arguments)), messages, NextTurn::of_the_answer));
+}
+
+/// Of one prompt, or of several that `;` parts.
+std::vector<Tokens> prompts_of(const Arguments& arguments, const std::optional<Tokenizer>& tokenizer) {
   if (arguments.has("--prompt") == arguments.has("--text"))
     throw error("generate needs --prompt TOKENS or --text TEXT, one of them");
+  if (arguments.is_on("--chat")) return {tokens_of_talk(arguments, tokenizer)};
+  if (arguments.has("--text")) return {tokens_of_text(arguments.text("--text"), tokenizer)};
   std::vector<Tokens> out;
-  if (arguments.has("--text")) {
-    const std::string text = arguments.text("--text");
-    out.emplace_back();
-    for (char c : text) out.back().push_back(static_cast<unsigned char>(c));
-    if (text.empty()) throw error("--text: is empty; give at least one byte");
-    return out;
-  }
   const std::string prompts = arguments.text("--prompt");
   for (std::string_view prompt : split(prompts, ';')) out.push_back(tokens_in("--prompt", prompt));
   return out;
@@ -65,8 +83,18 @@ Sampling sampling_of(const Arguments& arguments) {
   return out;
 }
 
-/// Bytes, what is no printable one as `?`; nothing where tokens are no bytes.
-std::string text_of(const Tokens& tokens) {
+/// What goes on behind a prompt: what a tokenizer makes of both, behind what it makes of the prompt, since of a text's
+/// first token some take a blank away.
+std::string text_behind(const Tokens& prompt, const Tokens& tokens, const Tokenizer& tokenizer) {
+  Tokens all = prompt;
+  all.insert(all.end(), tokens.begin(), tokens.end());
+  const std::string begin = tokenizer.decode(prompt, Special::skipped);
+  const std::string whole = tokenizer.decode(all, Special::skipped);
+  return whole.starts_with(begin) ? whole.substr(begin.size()) : tokenizer.decode(tokens, Special::skipped);
+}
+
+/// Tokens are bytes, of which what is not printable becomes `?`.
+std::string text_of_bytes(const Tokens& tokens) {
   std::string out;
   for (std::int32_t t : tokens)
     out.push_back((t >= 0x20 && t < 0x7f) || t == '\n' ? static_cast<char>(t) : '?');
@@ -82,13 +110,16 @@ std::vector<Flag> flags() {
   std::vector<Flag> out{
       {"--checkpoint", "DIR|FILE", "the weights: a checkpoint, or safetensors", ""},
       {"--prompt", "TOKENS", "1,2,3; several, which become one batch, as 1,2,3;4,5", ""},
-      {"--text", "TEXT", "a prompt whose tokens are its bytes", ""},
+      {"--text", "TEXT", "a prompt as text; without --tokenizer its tokens are its bytes", ""},
+      tokenizer_flag(),
+      {"--chat", "", "the text is what a user says, put into the chat template of the tokenizer's folder",
+       ""},
       {"--tokens", "N", "how many at most (default 20)", ""},
       {"--temperature", "T", "draw tokens by scores divided by T (default: the likeliest token)", ""},
       {"--top-k", "K", "draw from the K likeliest tokens", ""},
       {"--top-p", "P", "draw from the fewest tokens that have this probability together", ""},
       {"--seed", "S", "of what is drawn (default 1)", ""},
-      {"--stop", "TOKENS", "tokens that end a sequence", ""},
+      {"--stop", "TOKENS", "tokens that end a sequence (default with --tokenizer: what ends a document)", ""},
       timeout_flag(),
       runtime_flag(),
       {"--json", "", "a JSON line for each prompt", ""}};
@@ -99,6 +130,7 @@ std::vector<Flag> flags() {
 
 /// What is to be written, before ranks start.
 struct Writing {
+  std::optional<Tokenizer> tokenizer;
   std::vector<Tokens> prompts;
   std::int64_t count = 0;
   Sampling sampling;
@@ -110,9 +142,15 @@ struct Writing {
 
 Writing writing_of(const Arguments& arguments) {
   if (!arguments.has("--checkpoint")) throw error("generate needs --checkpoint");
-  Writing out{.prompts = prompts_of(arguments), .count = arguments.integer("--tokens", 20)};
+  std::optional<Tokenizer> tokenizer;
+  if (const std::string path = tokenizer_of(arguments); !path.empty()) tokenizer = Tokenizer::read(path);
+  Writing out{.tokenizer = tokenizer,
+              .prompts = prompts_of(arguments, tokenizer),
+              .count = arguments.integer("--tokens", 20)};
   out.sampling = sampling_of(arguments);
   if (arguments.has("--stop")) out.stops = tokens_in("--stop", arguments.text("--stop"));
+  if (!arguments.has("--stop") && tokenizer && tokenizer->end_of_document())
+    out.stops = {*tokenizer->end_of_document()};
   for (const SettingRow& row : all_settings())
     if (is_of_generation(row)) arguments.heed(row.flag);
   arguments.heed("--runtime");
@@ -120,7 +158,7 @@ Writing writing_of(const Arguments& arguments) {
   tell_idle(arguments, asked);
   tell_assumed(arguments, {.precision = !arguments.has("--precision")}, asked.origin);
   out.checkpoint = arguments.text("--checkpoint");
-  out.is_text = arguments.has("--text");
+  out.is_text = arguments.has("--text") || tokenizer;
   out.is_json = arguments.is_on("--json");
   out.options = {.devices = asked.devices,
                  .stages = stage_count(asked.constraints),
@@ -152,10 +190,16 @@ Generator generator_of(const Arguments& arguments, const Writing& writing, Termi
   Generator generator(arguments.positionals[0], static_cast<std::int64_t>(writing.prompts.size()),
                       prompt + writing.count, options);
   const std::int64_t known = generator.vocabulary();
-  if (writing.is_text && known < 256)
+  if (writing.is_text && !writing.tokenizer && known < 256)
     throw error("--text: its tokens are bytes, but the decoder knows {} tokens", known);
+  for (const Tokens& prompt : writing.prompts)
+    for (const std::int32_t token : prompt)
+      if (writing.tokenizer && token >= known)
+        throw error("--tokenizer {}: '{}' is token {}, but the decoder knows {} tokens",
+                    tokenizer_of(arguments), writing.tokenizer->token(token), token, known);
   for (std::int32_t stop : writing.stops)
-    if (stop >= known) throw error("--stop {}: the decoder knows {} tokens, from 0 on", stop, known);
+    if (arguments.has("--stop") && stop >= known)
+      throw error("--stop {}: the decoder knows {} tokens, from 0 on", stop, known);
   if (writing.sampling.top_k > known)
     throw error("--top-k {}: the decoder knows {} tokens", writing.sampling.top_k, known);
   arguments.check_heeded(terminal.err);
@@ -168,10 +212,14 @@ void tell(const Generated& out, const Writing& writing, std::int64_t memory_byte
   const std::int64_t rest = out.steps - out.first_steps;
   const double each = rest > 0 ? (out.seconds - out.first_seconds) / static_cast<double>(rest)
                                : out.seconds / static_cast<double>(std::max<std::int64_t>(out.steps, 1));
-  for (const Tokens& tokens : out.tokens) {
+  for (std::size_t i = 0; i < out.tokens.size(); ++i) {
+    const Tokens& tokens = out.tokens[i];
+    const std::string text = writing.tokenizer ? text_behind(writing.prompts[i], tokens, *writing.tokenizer)
+                             : writing.is_text ? text_of_bytes(tokens)
+                                               : "";
     if (writing.is_json) {
       terminal.out << nlohmann::ordered_json{{"tokens", tokens},
-                                             {"text", writing.is_text ? text_of(tokens) : ""},
+                                             {"text", text},
                                              {"seconds_per_token", each},
                                              {"first_token_seconds", out.first_seconds},
                                              {"memory_bytes", memory_bytes}}
@@ -181,7 +229,7 @@ void tell(const Generated& out, const Writing& writing, std::int64_t memory_byte
     }
     std::vector<std::string> words;
     for (std::int32_t t : tokens) words.push_back(std::to_string(t));
-    terminal.out << (writing.is_text ? text_of(tokens) : join(words, ",")) << "\n";
+    terminal.out << (writing.is_text ? text : join(words, ",")) << "\n";
   }
   const std::size_t prompts = writing.prompts.size();
   if (!writing.is_json)

@@ -10,6 +10,7 @@
 #include "shardwright/cli/mpi_rank.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/programs.h"
+#include "shardwright/cli/sample_flags.h"
 #include "shardwright/cli/waiting.h"
 #include "shardwright/frontend/evaluation.h"
 #include "shardwright/frontend/table.h"
@@ -118,6 +119,7 @@ std::vector<Flag> flags() {
   std::vector<Flag> out{{"--checkpoint", "DIR|FILE",
                          "the weights, if the model's file has none: a checkpoint, or safetensors", ""},
                         {"--data", "DIR|FILE", "samples: safetensors, or MNIST's folder", ""},
+                        tokenizer_flag(),
                         {"--out", "FILE", "where predictions go, safetensors", ""},
                         timeout_flag(),
                         runtime_flag(),
@@ -154,12 +156,13 @@ Asking prepare_asking(const Arguments& arguments, Terminal& terminal) {
     if (is_of_inference(row)) arguments.heed(row.flag);
   arguments.heed("--runtime");
   tell_idle(arguments, request);
+  tell_idle_tokenizer(arguments, {"--data"});
   tell_assumed(arguments, model, false);
   std::optional<TensorSource> weights;
   if (arguments.has("--checkpoint")) weights = open_source(arguments.text("--checkpoint"));
   PrepareOptions options = prepare_options_of(arguments);
   options.proves = is_first_rank();  // for all
-  Asking asking{.network = asked_network(model, arguments.text("--data"), request, options),
+  Asking asking{.network = asked_network(model, source_of(arguments, "--data"), request, options),
                 .weights = std::move(weights),
                 .out = arguments.text("--out"),
                 .waiting = waiting_of(arguments, request.devices),

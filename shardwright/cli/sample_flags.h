@@ -1,0 +1,17 @@
+// Flags that say where samples lie.
+#pragma once
+
+#include "shardwright/cli/verb.h"
+#include "shardwright/frontend/sample_source.h"
+
+namespace shardwright {
+
+Flag tokenizer_flag();
+/// What `--tokenizer` names, or the folder that is the model, if it has a tokenizer; else empty.
+std::string tokenizer_of(const Arguments& arguments);
+/// What `--data` or `--eval` names, with the tokenizer for texts.
+SampleSource source_of(const Arguments& arguments, const std::string& flag);
+/// Tells it if there is no text among these for --tokenizer.
+void tell_idle_tokenizer(const Arguments& arguments, const std::vector<std::string>& flags);
+
+}  // namespace shardwright
