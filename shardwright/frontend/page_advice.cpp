@@ -20,10 +20,13 @@ namespace shardwright {
 namespace {
 
 /// `2253 s a step (0.2% slower), 83.15 GB`; beside the plan's forecast, whatever was measured.
-std::string price_html(const Tried& t, double step) {
-  return fmt::format("{} a step ({}), {}{}", seconds_text(t.seconds), against_text(t.seconds, step),
+std::string price_html(const Tried& t, const PageContent& content) {
+  return fmt::format("{} a step{} ({}), {}{}", seconds_text(t.seconds), content.run ? " by forecast" : "",
+                     against_text(t.seconds, content.evaluation.estimate.step_seconds()),
                      bytes_text(std::llround(t.bytes)),
-                     t.by == KnownBy::program ? "" : ", by forecast: it was not simulated");
+                     t.by == KnownBy::program ? ""
+                     : content.run            ? ""
+                                              : ", by forecast: it was not simulated");
 }
 
 // ---- what else there is ----
@@ -71,7 +74,7 @@ std::string less_memory(const PageContent& content) {
   if (!least) return is_tight ? "<strong>Smaller</strong>: no other plan for at most 5% more time." : "";
   return fmt::format("<strong>Smaller: {} less memory</strong>: {}: {}.",
                      bytes_text(e.arena_bytes - std::llround(least->bytes)), asked_html(*least, content),
-                     price_html(*least, e.step_seconds()));
+                     price_html(*least, content));
 }
 
 /// The fastest, where it was not said yet.
@@ -85,7 +88,7 @@ std::string next_best(const PageContent& content) {
       "<strong>Next best</strong>: {}: {}. <a href=\"#lost\">What lost</a> has all others, with the flag "
       "that "
       "asks for each.",
-      asked_html(*fastest, content), price_html(*fastest, content.evaluation.estimate.step_seconds()));
+      asked_html(*fastest, content), price_html(*fastest, content));
 }
 
 /// Much of each device is left, and nobody has said how large the batch is.
@@ -139,7 +142,7 @@ const Tried* looked_at(const PageContent& content, const Pipelining& other) {
 std::string less_waiting(const PageContent& content, const Pipelining& other) {
   const Tried* known = looked_at(content, other);
   if (!known) return fmt::format("{:.1f}% by the schedule’s shape", 100 * shape_bubble(other));
-  const std::string price = price_html(*known, content.evaluation.estimate.step_seconds());
+  const std::string price = price_html(*known, content);
   return fits(*known, content.evaluation) ? price : "does not fit: " + price;
 }
 
