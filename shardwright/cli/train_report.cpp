@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <ostream>
 
 #include "shardwright/autodiff/train_step.h"
@@ -56,8 +57,9 @@ void Reporter::suspect(std::string source, std::string infinite_parameter) {
 }
 
 void Reporter::tell(const TrainingEvent& event) {
-  std::visit(Each{[&](const StepDone& e) { step(e); }, [&](const Evaluated& e) { evaluated(e); },
-                  [&](const Saved& e) { saved(e); }, [&](const LossNotFinite& e) { not_finite(e); },
+  std::visit(Each{[&](const StepBegins&) { begin(); }, [&](const StepDone& e) { step(e); },
+                  [&](const Evaluated& e) { evaluated(e); }, [&](const Saved& e) { saved(e); },
+                  [&](const LossNotFinite& e) { not_finite(e); },
                   [&](const NotWritten& e) {
                     terminal_.err << e.what << ": " << e.why << "; nothing more is written there\n"
                                   << std::flush;
@@ -106,6 +108,7 @@ void Reporter::evaluated(const Evaluated& e) {
 }
 
 void Reporter::step(const StepDone& done) {
+  cpu_seconds_ += static_cast<double>(std::clock() - clock_at_begin_) / CLOCKS_PER_SEC;
   seconds_.push_back(done.seconds);
   steps_.push_back(done.step);
   losses_.push_back(done.told.loss);
@@ -213,10 +216,12 @@ void Reporter::summary(const Session& session, const MemoryMarks& memory, const 
 }
 
 TrainedRun Reporter::run(bool is_interrupted) const {
+  const double all = std::accumulate(seconds_.begin(), seconds_.end(), 0.0);
   return {.steps = steps_,
           .losses = losses_,
           .median_step_seconds = median_seconds(),
-          .is_interrupted = is_interrupted};
+          .is_interrupted = is_interrupted,
+          .used_cores = all > 0 ? cpu_seconds_ / all : 0};
 }
 
 /// The first 3 steps warm caches and are left out.

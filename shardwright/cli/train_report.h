@@ -1,6 +1,7 @@
 // What `train` prints: a line per step and the summary, for people or as JSON.
 #pragma once
 
+#include <ctime>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,6 +52,7 @@ class Reporter {
   TrainedRun run(bool is_interrupted) const;
 
  private:
+  void begin() { clock_at_begin_ = std::clock(); }
   void step(const StepDone& done);
   void print_step(const StepDone& done);
   void not_finite(const LossNotFinite& loss);
@@ -70,6 +72,8 @@ class Reporter {
   std::string source_, infinite_parameter_;
   std::string last_saved_;
   std::vector<double> seconds_;
+  std::clock_t clock_at_begin_ = 0;  // of the process, all its threads; when the step began
+  double cpu_seconds_ = 0;           // of all steps
   std::vector<std::int64_t> steps_;
   std::vector<double> losses_;  // of these
 };

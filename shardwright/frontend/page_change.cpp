@@ -159,7 +159,7 @@ Change of_nothing(const PageContent& content) {
 
 /// What is measured comes before all that forecasts promise.
 Change of_slow_run(const PageContent& content) {
-  return {takes_turns(*content.run) ? "A core for each device" : "Measure this host",
+  return {slow_run_remedy(*content.run),
           fmt::format("a step takes {} times as long as by forecast: {} instead of {}",
                       times_forecast_text(content), seconds_text(content.run->median_step_seconds),
                       seconds_text(content.evaluation.estimate.step_seconds())),

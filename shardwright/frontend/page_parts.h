@@ -63,6 +63,10 @@ bool is_far_from_forecast(const PageContent& content);
 std::string times_forecast_text(const PageContent& content);
 /// Devices are threads of one process on fewer cores.
 bool takes_turns(const TrainedRun& run);
+/// How many times as long steps are because other programs had a part of the cores; 1: they had none, or it is not known.
+double times_by_others(const TrainedRun& run);
+/// What would make the run's steps as long as by forecast, in a few words. Pre: as for slow_run_html.
+std::string slow_run_remedy(const TrainedRun& run);
 /// Why they do, as far as is known, and what to do about it. Pre: they do, or take turns.
 std::string slow_run_html(const PageContent& content);
 /// Losses, and what a step has taken beside what was simulated.

@@ -60,10 +60,12 @@ std::string measured_verdict(const PageContent& content) {
   std::string words(term_of(most).words);
   words.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(words.front())));
   const TrainedRun& run = *content.run;
-  const std::string turns = takes_turns(run)
-                                ? fmt::format("; its {} devices take turns on {} core{}",
-                                              run.planned_bytes.size(), run.cores, run.cores == 1 ? "" : "s")
-                                : "";
+  std::string turns;
+  if (takes_turns(run))
+    turns = fmt::format("; its {} devices take turns on {} core{}", run.planned_bytes.size(), run.cores,
+                        run.cores == 1 ? "" : "s");
+  if (times_by_others(run) > 1)
+    turns += fmt::format("; other programs had a part of the cores, it had {:.1f}", run.used_cores);
   return fmt::format("<p><strong>{} bounds the step</strong>: {} of the recorded step. {}{}.</p>\n", words,
                      percent_text(most.measured_seconds, c.step.measured_seconds), difference_text(content),
                      turns);
@@ -113,27 +115,25 @@ double times_forecast(const PageContent& content) {
   return content.run->median_step_seconds / content.evaluation.estimate.step_seconds();
 }
 
+double turns_of(const TrainedRun& run) { return static_cast<double>(run.planned_bytes.size()) / run.cores; }
+
+/// Other programs that run beside it, as far as they cost time.
+std::string others_html(const TrainedRun& run) {
+  return fmt::format(
+      "<strong>Other programs had the rest of the host</strong>: the run had {:.1f} of its {} core{}, which "
+      "makes "
+      "steps about {:.2g} times as long. Run it when they do not.",
+      run.used_cores, run.cores, run.cores == 1 ? "" : "s", times_by_others(run));
+}
+
 /// Ranks that share cores take turns.
-std::string turns_html(const PageContent& content) {
-  const TrainedRun& run = *content.run;
-  const auto devices = static_cast<double>(run.planned_bytes.size());
-  const double turns = devices / run.cores;
-  const double times = times_forecast(content);
-  std::string out = fmt::format(
-      "<strong>{} devices take turns on {} core{}</strong> of this host, so that steps are about {:.3g} "
-      "times as "
-      "long; the forecast has a core for each. Here {} has no turns to take{}.",
-      devices, run.cores, run.cores == 1 ? "" : "s", turns,
-      command_html(fmt::format("--devices {}", run.cores)),
-      content.pipeline.group_count() > run.cores ? ", with fewer stages" : "");
-  if (times > much_longer * turns)
-    out += fmt::format(
-        " What is left, {:.3g} times, are other programs on the host, or it is slower than {}: {} measures "
-        "it, and "
-        "{} plans for it.",
-        times / turns, code_html(content.plan.cluster.name),
-        command_html("shardwright calibrate --out here.yaml"), command_html("--cluster here.yaml"));
-  return out;
+std::string turns_html(const TrainedRun& run) {
+  return fmt::format(
+      "<strong>{} devices take turns on {} core{}</strong>, which makes steps about {:.2g} times as long; "
+      "the forecast "
+      "has a core for each. A host with {} cores has no turns, nor has {} here, with half the work at once.",
+      run.planned_bytes.size(), run.cores, run.cores == 1 ? "" : "s", turns_of(run), run.planned_bytes.size(),
+      command_html(fmt::format("--devices {}", run.cores)));
 }
 
 }  // namespace
@@ -150,22 +150,38 @@ bool takes_turns(const TrainedRun& run) {
   return run.cores > 0 && static_cast<int>(run.planned_bytes.size()) > run.cores;
 }
 
+double times_by_others(const TrainedRun& run) {
+  constexpr double all = 0.9;  // of the cores: waiting takes some, too
+  const bool had_less = run.cores > 0 && run.used_cores > 0 && run.used_cores < all * run.cores;
+  return had_less ? run.cores / run.used_cores : 1;
+}
+
+std::string slow_run_remedy(const TrainedRun& run) {
+  const double others = times_by_others(run), turns = takes_turns(run) ? turns_of(run) : 1;
+  if (others > turns) return "Run it alone";
+  return turns > 1 ? "A core for each device" : "Measure this host";
+}
+
 std::string slow_run_html(const PageContent& content) {
   const TrainedRun& run = *content.run;
-  if (takes_turns(run)) return turns_html(content);
-  std::string out;
+  const double others = times_by_others(run), turns = takes_turns(run) ? turns_of(run) : 1;
+  std::vector<std::string> causes;
+  if (turns > 1) causes.push_back(turns_html(run));
+  if (others > 1) causes.insert(others > turns ? causes.begin() : causes.end(), others_html(run));
+  const double left = times_forecast(content) / (turns * others);
+  if (left < much_longer) return join(causes, "<br>");
+  std::string out = causes.empty() ? "" : fmt::format("What is left, {:.2g} times: ", left);
   if (run.comparison) {
     const ComparedPart& most = most_of(run.comparison->step, run.comparison->terms);
-    out = fmt::format("<strong>Most of it is {}</strong>: {} of the recorded step instead of {}. ",
-                      term_of(most).words, seconds_text(most.measured_seconds),
-                      seconds_text(most.predicted_seconds));
+    out += fmt::format("<strong>most of it is {}</strong>, {} of the recorded step instead of {}. ",
+                       term_of(most).words, seconds_text(most.measured_seconds),
+                       seconds_text(most.predicted_seconds));
   }
-  return out +
-         fmt::format(
-             "Other programs on the host slow a run, or {} is faster than it: {} measures this host, and {} "
-             "plans for it.",
-             code_html(content.plan.cluster.name), command_html("shardwright calibrate --out here.yaml"),
-             command_html("--cluster here.yaml"));
+  causes.push_back(out + fmt::format("This host is slower than {}: {} measures it, and {} then plans for it.",
+                                     code_html(content.plan.cluster.name),
+                                     command_html("shardwright calibrate --out here.yaml"),
+                                     command_html("--cluster here.yaml")));
+  return join(causes, "<br>");
 }
 
 std::string measured_card(const PageContent& content, const Json& document) {

@@ -25,7 +25,8 @@ struct TrainedRun {
   std::vector<std::int64_t> planned_bytes;  // by rank: the arena
   std::vector<std::int64_t> measured_bytes;
   bool is_interrupted = false;
-  int cores = 0;  // of the host, if all ranks are threads of one process; 0: they are not
+  int cores = 0;          // of the host, if all ranks are threads of one process; 0: they are not
+  double used_cores = 0;  // that the process had on average while steps ran; 0: not known
   std::optional<StepComparison> comparison = {};  // of a recorded step with the plan
 };
 
