@@ -89,9 +89,10 @@ std::string busy_bars(const PageContent& content) {
 /// Where compute bounds the step and yet is far from the peak.
 std::string kernels_text(const Estimate& e) {
   const double while_computing = e.mfu() * e.step_seconds() / (e.compute_seconds - e.recompute_seconds);
-  return e.mfu() > 0 && while_computing < 0.9 ? fmt::format("; while they compute, {}: kernels are no faster",
-                                                            percent_text(while_computing, 1))
-                                              : "";
+  return e.mfu() > 0 && while_computing < 0.9
+             ? fmt::format("; of the compute alone {}: kernels do not reach the peak",
+                           percent_text(while_computing, 1))
+             : "";
 }
 
 std::string bounds_card(const PageContent& content, const Json& document) {
@@ -242,6 +243,10 @@ std::string memory_verdict(const PageContent& content, std::size_t fullest, cons
                                                        : "<strong>The only device</strong>");
   out += fmt::format("{}: {} of what a device may use", has_stages ? " reserves most" : "",
                      share_text(most.arena_bytes, evaluation.cap_bytes));
+  constexpr double tight = 0.97;
+  if (const std::int64_t left = evaluation.cap_bytes - most.arena_bytes;
+      left >= 0 && static_cast<double>(most.arena_bytes) > tight * static_cast<double>(evaluation.cap_bytes))
+    out += fmt::format(", only {} left", bytes_text(left));
   if (!evaluation.fits())
     out += fmt::format("; <strong>it does not fit</strong>, by {}", bytes_text(evaluation.excess_bytes()));
   const auto kind = at(std::ranges::max_element(held.bytes) - held.bytes.begin());
