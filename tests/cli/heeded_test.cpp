@@ -298,8 +298,8 @@ std::vector<Words> command_lines(const std::string& verb, const std::string& mod
             {verb, "p.json", "zero"},
             {verb, "p.json", "--why-not", "micro_batches=2"},
             {verb, "p.json", "--why-not", "micro_batches=1"}};
-  if (verb == "import") return {{verb, "r.sh", "--cluster", "cpu:4", "-o", "written/i.json"}};
-  if (verb == "advise") return {{verb, "r.sh", "--cluster", "cpu:4"}};
+  if (verb == "import") return {{verb, "r.sh", "--cluster", "cpu:2", "-o", "written/i.json"}};
+  if (verb == "advise") return {{verb, "r.sh", "--cluster", "cpu:2"}};
   if (verb == "diff") return {{verb, "p.json", "p.json"}, {verb, "p.json", "q.json"}};
   std::vector<Words> out;
   std::vector<Words> kinds{{model},

@@ -72,9 +72,10 @@ class Writer {
     Json settings{{"stage", zero.level}};
     left_.take({"zero"});
     if (zero.level == 3) {
-      settings["stage3_param_persistence_threshold"] =
-          zero.threshold / static_cast<std::int64_t>(size_of(plan_.plan.origin.precision.compute));
-      left_.take({"zero_threshold"});
+      const auto size = static_cast<std::int64_t>(size_of(plan_.plan.origin.precision.compute));
+      settings["stage3_param_persistence_threshold"] = zero.threshold / size;
+      if (zero.threshold % size == 0) left_.take({"zero_threshold"});
+      left_.leave({"zero_threshold"}, fmt::format("DeepSpeed counts elements, of {} bytes", size));
     } else if (zero.level > 0 && zero.threshold > 0) {
       left_.take({"zero_threshold"});
       left_.add(
