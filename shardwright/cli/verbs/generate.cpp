@@ -182,13 +182,11 @@ std::string memory_text(const Generator& generator) {
 }
 
 Generator generator_of(const Arguments& arguments, const Writing& writing, Terminal& terminal) {
-  std::size_t longest = 0;
-  for (const Tokens& prompt : writing.prompts) longest = std::max(longest, prompt.size());
+  const auto longest = static_cast<std::int64_t>(std::ranges::max(writing.prompts, {}, &Tokens::size).size());
   GenerateOptions options = writing.options;
-  const auto prompt = static_cast<std::int64_t>(longest);
-  if (prompt >= least_prompt && writing.count > 0) options.prompt = prompt;
+  if (longest >= least_prompt && writing.count > 0) options.prompt = longest;
   Generator generator(arguments.positionals[0], static_cast<std::int64_t>(writing.prompts.size()),
-                      prompt + writing.count, options);
+                      longest + writing.count, options);
   const std::int64_t known = generator.vocabulary();
   if (writing.is_text && !writing.tokenizer && known < 256)
     throw error("--text: its tokens are bytes, but the decoder knows {} tokens", known);
