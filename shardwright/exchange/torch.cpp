@@ -4,6 +4,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
+#include "shardwright/cost/cluster_file.h"
 #include "shardwright/exchange/python/data.h"
 #include "shardwright/exchange/torch/package_text.h"
 #include "shardwright/exchange/torch/stage_text.h"
@@ -11,6 +12,8 @@
 #include "shardwright/exchange/torch_line.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/json_text.h"
+#include "shardwright/simulate/stage_prices.h"
+#include "shardwright/simulate/work_json.h"
 
 namespace shardwright {
 namespace {
@@ -35,7 +38,7 @@ class PackageWriter {
       out[module_of(s) + ".py"] = model_head(s, text) + text.text;
       functions_.merge(text.functions);
     }
-    for (const char* name : {"parallel.py", "tensors.py", "data.py", "train.py"})
+    for (const char* name : {"parallel.py", "tensors.py", "data.py", "timeline.py", "train.py"})
       out[name] = std::string(package_text(name));
     std::string operators(package_text("operators.py"));
     for (const auto& [name, text] : functions_) operators += "\n\n" + text;
@@ -80,6 +83,34 @@ class PackageWriter {
   Json stage_json(int s) const {
     Json out{{"module", module_of(s)}};
     out.update(stage_data(pipeline_, s, elements_, names_[at(s)]));
+    out["kernels"] = kernels_json(s);
+    return out;
+  }
+
+  /// By their first results: what is computed together, and what that takes. Lines that do nothing are none.
+  Json kernels_json(int s) const {
+    Json out = Json::object();
+    if (!plan_.cluster) return out;
+    const Program& program = pipeline_.stage(s);
+    const Cluster own = plan_.cluster->part(pipeline_.first_rank(s), program.rank_count());
+    StagePrices prices(program, s, own);
+    for (const Fusion& fusion : fusions_of(program.graph)) {
+      const Node& first = program.graph.node(fusion.begin);
+      if (first.op->kind != OpKind::compute) continue;
+      const Json work = work_json(prices.work_of(fusion.begin.index));
+      if (work.is_null()) continue;
+      Json nodes = Json::array(), operators = Json::array();
+      for (NodeId n = fusion.begin; n < fusion.end; ++n.index) {
+        nodes.push_back(program.graph.name_of(n));
+        operators.push_back(program.graph.node(n).op->name);
+      }
+      const Node& last = program.graph.node({fusion.end.index - 1});
+      out[name(s, first.results[0])] = {{"last", name(s, last.results[0])},
+                                        {"phase", name_of(first.phase)},
+                                        {"nodes", std::move(nodes)},
+                                        {"operators", std::move(operators)},
+                                        {"work", work}};
+    }
     return out;
   }
 
@@ -153,7 +184,8 @@ class PackageWriter {
     out += fmt::format("MODEL = {}\nRANKS = {}\nMICRO_BATCHES = {}\n", Json(plan_.model).dump(),
                        pipeline_.rank_count(), pipeline_.micro_batches());
     const Json synthetic = plan_.synthetic.empty() ? Json() : parse_json(plan_.synthetic);
-    out += "SYNTHETIC = " + python_lines(synthetic, 1) + "\n\n";
+    out += "SYNTHETIC = " + python_lines(synthetic, 1) + "\n";
+    out += "CLUSTER = " + Json(plan_.cluster ? to_text(*plan_.cluster) : "").dump() + "\n\n";
     out +=
         "# What stages hold: leaves from step to step, inputs; scalars that come out; which leaf takes which "
         "value when.\n";

@@ -9,8 +9,10 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
+#include "shardwright/cost/cluster.h"
 #include "shardwright/lower/pipeline.h"
 
 namespace shardwright {
@@ -20,6 +22,7 @@ struct EmittedPlan {
   std::string model;      // as it was called
   std::string summary;    // of the plan, a line
   std::string synthetic;  // what data are made from where there are none, as JSON; empty: they must be given
+  std::optional<Cluster> cluster = {};  // that it is planned for: traces tell the work of kernels by it
 };
 
 /// Texts by file name. Throws: Error that names an operator that is not written in PyTorch.

@@ -11,6 +11,7 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/simulate/memory_curve.h"
 #include "shardwright/simulate/stage_prices.h"
+#include "shardwright/simulate/work_json.h"
 
 namespace shardwright {
 namespace {
@@ -56,7 +57,7 @@ class Works {
 
   /// Nothing of what has no price of its own.
   Json of(int rank, const Instruction& i) {
-    if (i.act == Act::compute || i.act == Act::copy) return of_kernel(prices_.at(i.stage).work_of(i.what));
+    if (i.act == Act::compute || i.act == Act::copy) return work_json(prices_.at(i.stage).work_of(i.what));
     const PreparedTransfer& transfer = steps_.at(rank)->transfer(i);
     const bool has_price =
         transfer.crossing < 0 && is_collective(transfer.kind()) && transfer.kind() != StepKind::exchange;
@@ -64,12 +65,6 @@ class Works {
   }
 
  private:
-  static Json of_kernel(const Work& work) {
-    if (work.flops == 0 && work.bytes == 0) return {};
-    return {{"kind", name_of(work.kind)}, {"type", name_of(work.dtype)},   {"flops", work.flops},
-            {"bytes", work.bytes},        {"is_ordered", work.is_ordered}, {"cached_bytes", work.cached}};
-  }
-
   Json of_collective(const PreparedTransfer& transfer) {
     const Graph& graph = prices_.at(transfer.to_stage).graph();
     Json bytes = Json::array();

@@ -146,7 +146,10 @@ def of_package(binary, model, flags, folder, steps, ranks):
     run(binary, "emit", model, *flags, "--to", "torch", "-o", folder + "/package")
     script = [folder + "/package/train.py", "--steps", str(steps), "--json", "--device", "cpu", "--data",
               folder + "/data.safetensors", "--init", folder + "/init.safetensors"]
-    return losses_in(on_ranks(script, ranks))
+    text = on_ranks(script + (["--trace", folder + "/trace.json"] if ranks == 1 else []), ranks)
+    if ranks == 1:
+        run(binary, "calibrate", "--from", folder + "/trace.json", "--out", folder + "/measured.yaml")
+    return losses_in(text)
 
 
 JAX_PYTHON = os.environ.get("SHARDWRIGHT_JAX_PYTHON") or os.path.expanduser("~/.cache/peers/jx/bin/python")

@@ -246,10 +246,11 @@ def placed(leaf, x):
 class Stage:
     """What a rank holds of a stage: leaves from step to step, other values until nobody reads them."""
 
-    def __init__(self, spec, rank, compiled):
+    def __init__(self, spec, rank, compiled, trace, number):
         self.spec, self.rank = spec, rank - spec["first_rank"]
         module = importlib.import_module(spec["module"])
-        self.functions = {name: f for name, f in vars(module).items() if name in spec["functions"]}
+        names = vars(module) if trace is None else trace.functions_of(module, number, spec["kernels"])
+        self.functions = {name: f for name, f in names.items() if name in spec["functions"]}
         if compiled:
             self.functions = {name: torch.compile(f, dynamic=False) for name, f in self.functions.items()}
         self.leaves, self.of_step = {}, {}
@@ -277,11 +278,11 @@ class Stage:
 class Rank:
     """One process: its stages and its tasks."""
 
-    def __init__(self, rank, compiled=False):
-        self.rank = rank
+    def __init__(self, rank, compiled=False, trace=None):
+        self.rank, self.trace = rank, trace
         self.tasks = program.TASKS[rank // (program.RANKS // len(program.TASKS))]
         mine = {number for task in self.tasks for number in task[-2:-1]}
-        self.stages = {n: Stage(spec, rank, compiled) for n, spec in enumerate(program.STAGES)
+        self.stages = {n: Stage(spec, rank, compiled, trace, n) for n, spec in enumerate(program.STAGES)
                        if 0 <= rank - spec["first_rank"] < spec["ranks"] and n in mine}
         groups, of_pieces = make_groups() if program.RANKS > 1 else ({}, [None] * len(program.TRANSFERS))
         self.transfers = []
@@ -306,6 +307,13 @@ class Rank:
         return {name: torch.stack(xs).double().mean().item() for name, xs in self.scalars.items()}
 
     def run(self, section, is_last, number, m):
+        if self.trace is None:
+            return self.run_items(section, is_last, m)
+        self.trace.micro_batch, begin = m, self.trace.now()
+        self.run_items(section, is_last, m)
+        self.trace.add("schedule", f"{section.split()[0]} {m}", begin, number, {})
+
+    def run_items(self, section, is_last, m):
         for item in program.SECTIONS[section]:
             if item[0] == "last":  # only of the last micro-batch that runs it
                 if is_last:

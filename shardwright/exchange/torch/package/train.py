@@ -19,6 +19,7 @@ def parsed():
     p.add_argument("--steps", type=int, default=10, help="steps to be done in all")
     p.add_argument("--seed", type=int, default=1, help="of initial values and synthetic data")
     p.add_argument("--compile", action="store_true", help="let torch.compile make the model's functions faster")
+    p.add_argument("--trace", help="file of two steps, kernel by kernel, for `shardwright calibrate --from` and viewers")
     p.add_argument("--device", choices=["cpu", "cuda"], help="default: cuda where there is one")
     p.add_argument("--json", action="store_true", help="a JSON document for each step, and a summary")
     return p.parse_args()
@@ -36,6 +37,7 @@ import tensors
 from data import synthetic_batches
 from operators import device
 from parallel import Rank, box_of, placed
+from timeline import Trace
 
 
 def file_batches(path):
@@ -103,7 +105,10 @@ def main():
         torch.cuda.set_device(device)
     if world > 1:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    rank = Rank(rank_number, options.compile)
+    if options.trace and options.compile:
+        tensors.error("--trace times the lines of the model one by one: leave out --compile")
+    trace = Trace(rank_number) if options.trace else None
+    rank = Rank(rank_number, options.compile, trace)
     batches = file_batches(options.data) if options.data else synthetic_batches(options.seed)
     first, seconds = load_leaves(rank), []
     types = {v["name"]: getattr(torch, v["dtype"]) for s in program.STAGES for v in s["inputs"].values()}
@@ -113,6 +118,9 @@ def main():
                 whole = batches(step, name)
                 return whole[tuple(slice(a, b) for a, b in box)].to(types[name]).to(device)
 
+            if trace:  # the fourth and the fifth; of fewer than five the last two
+                done = step - first
+                trace.is_on = done in (3, 4) if options.steps - first >= 5 else options.steps - step <= 2
             begin = time.perf_counter()
             for name, value in rank.step(batch_part).items():  # reading them waits for the device
                 print(json.dumps({"step": step, name: value}) if options.json else f"step: {step}, {name} is {value:.7f}",
@@ -120,6 +128,8 @@ def main():
             if device.type == "cuda":
                 torch.cuda.synchronize()
             seconds.append(time.perf_counter() - begin)
+        if trace:
+            trace.write(options.trace)
         if options.save:
             save(rank, options.save, max(first, options.steps))
     usual = sorted(seconds[3:] or seconds)

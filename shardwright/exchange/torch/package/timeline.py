@@ -1,0 +1,81 @@
+"""What a rank does, and when: kernel by kernel, in the form of `shardwright train --trace`, so that `shardwright calibrate --from`
+learns prices from it. While steps are recorded each kernel is waited for."""
+
+import ast
+import inspect
+import json
+import time
+
+import torch
+import torch.distributed as dist
+
+import program
+from operators import device
+
+
+class Trace:
+    def __init__(self, rank):
+        self.rank, self.is_on, self.events, self.micro_batch, self.running = rank, False, [], 0, None
+
+    def now(self):
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter_ns()  # one clock for all processes of a host
+
+    def add(self, category, name, begin, stage, arguments):
+        if self.is_on:
+            self.events.append((category, name, begin, self.now(), stage, dict(arguments, micro_batch=self.micro_batch)))
+
+    def functions_of(self, module, stage, kernels):
+        """The functions of a model, in which each kernel tells when it begins and ends."""
+        tree = ast.parse(inspect.getsource(module))
+        ends = {kernel["last"]: first for first, kernel in kernels.items()}
+
+        def begins(first):
+            self.running = self.now() if self.is_on else None
+
+        def has_ended(first):
+            if self.is_on:
+                kernel = kernels[first]
+                self.add("compute", kernel["nodes"][0], self.running, stage,
+                         {key: kernel[key] for key in ("phase", "nodes", "operators", "work")})
+
+        for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
+            lines = []
+            for line in function.body:
+                target = line.targets[0] if isinstance(line, ast.Assign) else None
+                name = getattr(target.elts[0] if isinstance(target, ast.Tuple) else target, "id", None)
+                if name in kernels:
+                    lines.append(ast.parse(f"_begins({name!r})").body[0])
+                lines.append(line)
+                if name in ends:
+                    lines.append(ast.parse(f"_has_ended({ends[name]!r})").body[0])
+            function.body = lines
+        names = dict(vars(module), _begins=begins, _has_ended=has_ended)
+        exec(compile(ast.fix_missing_locations(tree), module.__file__, "exec"), names)
+        return names
+
+    def write(self, path):
+        """Of all ranks, by the first."""
+        all_events = [None] * program.RANKS
+        if program.RANKS > 1:
+            dist.all_gather_object(all_events, self.events)
+        else:
+            all_events = [self.events]
+        if self.rank:
+            return
+        first, lines = min(begin for events in all_events for _, _, begin, *_ in events), []
+        per_group = program.RANKS // len(program.TASKS)
+        for rank, events in enumerate(all_events):
+            group = rank // per_group
+            tracks = {"communication": 2 * rank + 1}
+            for number, what in ((2 * rank, "compute"), (2 * rank + 1, "communication")):
+                lines.append({"ph": "M", "name": "thread_name", "pid": group, "tid": number,
+                              "args": {"name": f"rank {rank} (stage {group}) {what}"}})
+            for category, name, begin, end, _, arguments in events:
+                lines.append({"ph": "X", "cat": category, "name": name, "ts": (begin - first) * 1e-3,
+                              "dur": (end - begin) * 1e-3, "args": arguments, "pid": group,
+                              "tid": tracks.get(category, 2 * rank)})
+        with open(path, "w") as f:
+            f.write(json.dumps({"displayTimeUnit": "ms", "otherData": {"program": "shardwright", "cluster": program.CLUSTER}})[:-1]
+                    + ', "traceEvents": [\n' + ",\n".join(map(json.dumps, lines)) + "\n]}\n")
