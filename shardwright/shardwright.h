@@ -6,11 +6,13 @@
 //   lower          compile(graph, plan)                     -> Program (lowered, then optimized)
 //   run            Session(program).step(batch)             -> losses
 //   simulate       estimate(program, cluster)               -> seconds and bytes
+//   take along     emit(graph, plan, "jax", {}).save("dir") -> the program in PyTorch or JAX
 //
 // From C++ code of one's own, TrainStep (frontend/train_step.h) takes all of them at once.
 #pragma once
 
 #include "shardwright/autodiff/train_step.h"       // IWYU pragma: export
+#include "shardwright/frontend/emit.h"             // IWYU pragma: export
 #include "shardwright/frontend/fit.h"              // IWYU pragma: export
 #include "shardwright/frontend/generate.h"         // IWYU pragma: export
 #include "shardwright/frontend/model.h"            // IWYU pragma: export

@@ -12,6 +12,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/explain/binding.h"
 #include "shardwright/frontend/bound_json.h"
+#include "shardwright/frontend/emit.h"
 #include "shardwright/frontend/fitting_strategies.h"
 #include "shardwright/frontend/inference.h"
 #include "shardwright/frontend/mixed_precision.h"
@@ -422,6 +423,14 @@ void bind_planned_step(py::module_& m) {
           "save",
           [](const PlannedStep& self, const std::string& path) { save_plan(self.network.plan, path); },
           py::arg("path"))
+      .def(
+          "emit",
+          [](const PlannedStep& self, const std::string& engine, const std::string& path,
+             const std::string& model) {
+            emit(self.network.graph, self.network.plan, engine, {.model = model}).save(path);
+          },
+          py::arg("engine"), py::arg("path"), py::arg("model"), py::call_guard<py::gil_scoped_release>(),
+          "The package of `emit`, of a plan that is proven first.")
       .def("bound_json", &bound_json_of, py::call_guard<py::gil_scoped_release>(),
            "What binds it and what lost, as `plan --json` says it; null of a plan that was a file.")
       .def("plan_json", [](const PlannedStep& self) { return to_json(self.network.plan); })

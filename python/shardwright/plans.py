@@ -79,6 +79,14 @@ class Plan:
         self._planned.require_writable(path)
         self._planned.write_page(path, self._page)
 
+    def emit(self, to: str, path: str) -> None:
+        """Writes what every device does as a package for another engine, as `shardwright emit --to` does.
+
+        to: `torch`, `jax`, `jax:constraints`, or `shardy`, which is one file. `train.py` of it takes `--data`.
+        Raises: ShardwrightError that names what the engine cannot have; OSError if it cannot be written.
+        """
+        self._planned.emit(to, path, self._call)
+
     @cached_property
     def _page(self) -> str:
         from . import __version__

@@ -203,3 +203,22 @@ def test_errors_say_what_they_are_between():
 def test_wishes_that_contradict_each_other_are_refused_as_the_command_does(options, what):
     with pytest.raises(sw.ShardwrightError, match=what):
         sw.plan("ffn", devices=4, **options)
+
+
+@pytest.mark.parametrize("to", ["torch", "jax", "jax:constraints"])
+def test_a_plan_is_written_for_other_engines(to, tmp_path):
+    planned = sw.train_step(loss, Net(), sw.optim.momentum(0.1), devices=4).plan(*specs)
+    planned.emit(to, str(tmp_path / "package"))
+    written = {path.name: path.read_text() for path in (tmp_path / "package").iterdir()}
+    assert {"model.py", "program.py", "operators.py", "parallel.py", "tensors.py", "data.py", "train.py"} == set(written)
+    for name, text in written.items():
+        compile(text, name, "exec")
+    assert "def forward" in written["model.py"] and "RANKS = 4\n" in written["program.py"]
+
+
+def test_a_plan_is_written_as_text_or_says_for_whom_it_could_be(tmp_path):
+    planned = sw.plan("ffn", devices=2)
+    planned.emit("shardy", str(tmp_path / "plan.mlir"))
+    assert "sdy.mesh @mesh" in (tmp_path / "plan.mlir").read_text()
+    with pytest.raises(sw.ShardwrightError, match="there are torch, jax, jax:constraints, shardy"):
+        planned.emit("caffe", str(tmp_path / "package"))

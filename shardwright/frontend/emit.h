@@ -1,0 +1,44 @@
+// Planned programs written down for engines that people train with.
+//
+//   torch             functions of a rank in PyTorch, with process groups     jax               one jax.shard_map over all devices
+//   jax:constraints   whole tensors, whose layouts are asked of XLA          shardy            layouts and rules as sdy text
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardwright/frontend/model.h"
+#include "shardwright/lower/pipeline.h"
+#include "shardwright/plan/plan.h"
+
+namespace shardwright {
+
+/// The names of those that are written for.
+std::vector<std::string> emit_engines();
+
+struct Emitted {
+  std::map<std::string, std::string> files;  // by name; of one file alone its name is empty
+  std::string command;  // what runs `train.py`: `torchrun --nproc_per_node 4`; empty: nothing runs it
+
+  /// Writes files to a folder, or one file to `path`. Throws: Error if it cannot.
+  void save(const std::string& path) const;
+};
+
+struct EmitOptions {
+  std::string model;                    // as it is called in what is written
+  std::string synthetic = {};           // what data are made from (synthetic_json); empty: they must be given
+  std::optional<Cluster> cluster = {};  // of the plan: traces of the package tell the work of kernels by it
+};
+
+/// Throws: Error that names the engines there are, or what of the program `engine` cannot have.
+Emitted emit(const Pipeline& pipeline, std::string_view engine, const EmitOptions& options);
+/// The same of a plan, which is compiled in no device's memory formats and proven first.
+Emitted emit(const Graph& graph, const Plan& plan, std::string_view engine, const EmitOptions& options);
+
+/// What `train` makes a model's synthetic data from, for packages; empty: it has none.
+std::string synthetic_json(const Model& model, int micro_batches);
+
+}  // namespace shardwright
