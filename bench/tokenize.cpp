@@ -32,8 +32,8 @@ std::string drawn_words(std::int64_t bytes) {
 }
 
 void bench(const BenchOptions& options) {
-  const Table table({"tokenizer", "text", "bytes of a token", "MB/s"});
-  table.begin("Text to tokens, on one core");
+  const Table table({"tokenizer", "text", "bytes of a token", "MB/s", "target"});
+  table.begin("Text to tokens, a thread");
   pin();
   const std::pair<const char*, std::string> texts[] = {
       {"documentation", documentation()}, {"drawn words", drawn_words(options.is_smoke ? 1000 : 2'000'000)}};
@@ -42,15 +42,17 @@ void bench(const BenchOptions& options) {
     const Tokenizer tokenizer = Tokenizer::read(fmt::format("tests/reference/tokenizer/{}.json", name));
     for (const auto& [called, text] : texts) {
       TokenIds ids;
-      const auto encode = [&] {
+      std::vector<double> seconds;  // that the thread has had a core
+      for (int round = 0; round < options.rounds(7); ++round) {
         ids.clear();
+        const double start = cpu_seconds_now();
         Encoder(tokenizer).encode(text, Around::nothing, ids);
-      };
-      std::vector<double> seconds;
-      for (int round = 0; round < options.rounds(7); ++round) seconds.push_back(seconds_per_call(1, encode));
+        seconds.push_back(cpu_seconds_now() - start);
+      }
       table.row({name, called,
                  fmt::format("{:.2f}", static_cast<double>(text.size()) / static_cast<double>(ids.size())),
-                 fmt::format("{:.1f}", static_cast<double>(text.size()) / spread_of(seconds).median * 1e-6)});
+                 fmt::format("{:.1f}", static_cast<double>(text.size()) / spread_of(seconds).median * 1e-6),
+                 ">= 5"});
     }
   }
 }
