@@ -1,12 +1,15 @@
 """The plan's operators, as its kernels compute them: sums in f32 at least, each result rounded once."""
 
 import math
+import os
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 jax.config.update("jax_enable_x64", True)  # labels, moments and f64 are what the plan says
+if "JAX_DEFAULT_MATMUL_PRECISION" not in os.environ:  # else products of f32 are of shorter types on GPUs and TPUs
+    jax.config.update("jax_default_matmul_precision", "highest")
 
 
 def wide(x):

@@ -103,6 +103,7 @@ def main():
                       f" `torchrun --nproc_per_node {program.RANKS} {sys.argv[0]}`")
     if device.type == "cuda":
         torch.cuda.set_device(device)
+        torch.backends.cudnn.allow_tf32 = False  # convolutions of f32 are, as products by default are
     if world > 1:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     if options.trace and options.compile:
