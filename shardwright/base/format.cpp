@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -50,8 +51,9 @@ struct Loop {
   std::int64_t extent, from, to;
 };
 
-/// Loops that pass every element once, as far as possible in the order of the target.
-std::vector<Loop> loops_of(const Format& from, const Format& to, const Shape& shape) {
+/// Loops that pass every element once, as far as possible in the order of the target; none where blocks of a dim do not
+/// divide each other, such as 32 and 48.
+std::optional<std::vector<Loop>> loops_of(const Format& from, const Format& to, const Shape& shape) {
   const auto source = runs_of(from, shape), target = runs_of(to, shape);
   std::vector<Loop> loops;
   for (std::size_t d = 0; d < shape.size(); ++d) {
@@ -60,7 +62,7 @@ std::vector<Loop> loops_of(const Format& from, const Format& to, const Shape& sh
       for (const Run& r : *runs) steps.insert(r.step);
     for (auto s = steps.begin(); s != steps.end(); ++s) {
       const std::int64_t end = std::next(s) == steps.end() ? shape[d] : *std::next(s);
-      require(end % *s == 0, "blocks {} and {} of one dim", *s, end);
+      if (end % *s != 0) return std::nullopt;
       if (end / *s > 1) loops.push_back({end / *s, distance(source[d], *s), distance(target[d], *s)});
     }
   }
@@ -148,13 +150,18 @@ void reformat(const std::byte* from, const Format& from_format, std::byte* to, c
   const std::int64_t count = element_count(shape);
   if (from_format == to_format) std::memcpy(to, from, static_cast<std::size_t>(count) * element_bytes);
   if (from_format == to_format || count == 0) return;
-  std::vector<Loop> loops = loops_of(from_format, to_format, shape);
-  if (loops.empty()) loops.push_back({1, 1, 1});
+  std::optional<std::vector<Loop>> loops = loops_of(from_format, to_format, shape);
+  if (!loops) {
+    std::vector<std::byte> row_major(static_cast<std::size_t>(count) * element_bytes);
+    reformat(from, from_format, row_major.data(), {}, shape, element_bytes);
+    return reformat(row_major.data(), {}, to, to_format, shape, element_bytes);
+  }
+  if (loops->empty()) loops->push_back({1, 1, 1});
   switch (element_bytes) {
-    case 1: return copy<std::uint8_t>(loops, from, to);
-    case 2: return copy<std::uint16_t>(loops, from, to);
-    case 4: return copy<std::uint32_t>(loops, from, to);
-    default: return copy<std::uint64_t>(loops, from, to);
+    case 1: return copy<std::uint8_t>(*loops, from, to);
+    case 2: return copy<std::uint16_t>(*loops, from, to);
+    case 4: return copy<std::uint32_t>(*loops, from, to);
+    default: return copy<std::uint64_t>(*loops, from, to);
   }
 }
 

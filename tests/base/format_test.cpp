@@ -61,6 +61,14 @@ TEST(Format, comes_back_by_any_way) {
           << one << " " << other;
 }
 
+/// As kernels in bf16 want them on processors with tiles.
+TEST(Format, comes_from_blocks_that_do_not_divide_each_other) {
+  const Shape shape{2, 96, 3};
+  const std::vector<float> in = counted(shape);
+  EXPECT_EQ(moved(moved(in, "abc", "aBc32b", shape), "aBc32b", "aBc48b", shape),
+            moved(in, "abc", "aBc48b", shape));
+}
+
 TEST(Format, takes_tensors_of_one_element) {
   EXPECT_EQ(moved({5}, "ab", "ba", {1, 1}), std::vector<float>{5});
 }
