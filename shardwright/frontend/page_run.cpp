@@ -54,21 +54,30 @@ std::string difference_text(const PageContent& content) {
                      more_text(more_of(most)));
 }
 
+/// `4 devices take turns on 2 cores, and other programs had a part of these`; empty: they had as many as they need.
+std::string too_few_cores(const TrainedRun& run) {
+  std::string out;
+  if (takes_turns(run))
+    out = fmt::format("{} devices take turns on {} core{}", run.planned_bytes.size(), run.cores,
+                      run.cores == 1 ? "" : "s");
+  if (times_by_others(run) > 1)
+    out += fmt::format("{}other programs run on the host, too: of its {} core{} the run had {:.1f}",
+                       out.empty() ? "" : ", and ", run.cores, run.cores == 1 ? "" : "s", run.used_cores);
+  return out;
+}
+
 std::string measured_verdict(const PageContent& content) {
   const StepComparison& c = *content.run->comparison;
+  const std::string cores = too_few_cores(*content.run);
+  if (is_far_from_forecast(content) && !cores.empty())
+    return fmt::format("<p><strong>Too few cores bound the step</strong>: {}. {}.</p>\n", cores,
+                       difference_text(content));
   const ComparedPart& most = *std::ranges::max_element(c.terms, {}, &ComparedPart::measured_seconds);
   std::string words(term_of(most).words);
   words.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(words.front())));
-  const TrainedRun& run = *content.run;
-  std::string turns;
-  if (takes_turns(run))
-    turns = fmt::format("; its {} devices take turns on {} core{}", run.planned_bytes.size(), run.cores,
-                        run.cores == 1 ? "" : "s");
-  if (times_by_others(run) > 1)
-    turns += fmt::format("; other programs had a part of the cores, it had {:.1f}", run.used_cores);
   return fmt::format("<p><strong>{} bounds the step</strong>: {} of the recorded step. {}{}.</p>\n", words,
                      percent_text(most.measured_seconds, c.step.measured_seconds), difference_text(content),
-                     turns);
+                     cores.empty() ? "" : "; " + cores);
 }
 
 /// Each with what was forecast behind it.
@@ -120,19 +129,22 @@ double turns_of(const TrainedRun& run) { return static_cast<double>(run.planned_
 /// Other programs that run beside it, as far as they cost time.
 std::string others_html(const TrainedRun& run) {
   return fmt::format(
-      "<strong>Other programs had the rest of the host</strong>: the run had {:.1f} of its {} core{}, which "
-      "makes "
-      "steps about {:.2g} times as long. Run it when they do not.",
-      run.used_cores, run.cores, run.cores == 1 ? "" : "s", times_by_others(run));
+      "<strong>Alone on this host a step would take about {}</strong>: other programs run there, too, and of "
+      "its {} "
+      "core{} the run had {:.1f}.",
+      seconds_text(run.median_step_seconds / times_by_others(run)), run.cores, run.cores == 1 ? "" : "s",
+      run.used_cores);
 }
 
 /// Ranks that share cores take turns.
 std::string turns_html(const TrainedRun& run) {
   return fmt::format(
-      "<strong>{} devices take turns on {} core{}</strong>, which makes steps about {:.2g} times as long; "
-      "the forecast "
-      "has a core for each. A host with {} cores has no turns, nor has {} here, with half the work at once.",
-      run.planned_bytes.size(), run.cores, run.cores == 1 ? "" : "s", turns_of(run), run.planned_bytes.size(),
+      "<strong>With a core for each of its {} devices about {}</strong>{}: they take turns on {}, which "
+      "makes steps "
+      "{:.2g} times as long. Here {} takes no turns, and each has more of the work.",
+      run.planned_bytes.size(),
+      seconds_text(run.median_step_seconds / (times_by_others(run) * turns_of(run))),
+      times_by_others(run) > 1 ? ", alone" : "", run.cores, turns_of(run),
       command_html(fmt::format("--devices {}", run.cores)));
 }
 
