@@ -77,7 +77,11 @@ Expression literal_of(Value value) {
 
 class Expressions {
  public:
-  explicit Expressions(std::string_view text) : words_(words_of(text)) {}
+  /// What is read, evaluated and freed part by part is no deeper than it has words.
+  explicit Expressions(std::string_view text) : words_(words_of(text)) {
+    constexpr std::size_t most_words = 500;
+    if (words_.size() > most_words) throw error("an expression has more than {} words", most_words);
+  }
 
   Expression whole() {
     Expression out = conditional();
@@ -127,8 +131,11 @@ class Expressions {
   Expression disjunction() {
     return chain({"or"}, 'n', [&] { return chain({"and"}, 'n', [&] { return negation(); }); });
   }
-  Expression negation() {
+  void deepen() {
     if (++depth_ > 100) throw error("an expression is nested more than 100 deep");
+  }
+  Expression negation() {
+    deepen();
     const bool is_negated = take('n', "not");
     Expression out = is_negated ? made(Kind::negation, "", {negation()}) : comparison();
     --depth_;
@@ -155,7 +162,12 @@ class Expressions {
     });
   }
   Expression filtered() {
-    if (take('o', "-")) return made(Kind::minus, "", {filtered()});
+    if (take('o', "-")) {
+      deepen();
+      Expression out = made(Kind::minus, "", {filtered()});
+      --depth_;
+      return out;
+    }
     Expression out = postfix(primary());
     for (;;) {
       if (take('o', "|")) {

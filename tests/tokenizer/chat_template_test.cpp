@@ -94,6 +94,18 @@ TEST(Jinja, tells_what_it_does_not_understand_with_its_line) {
   EXPECT_EQ(told("{{ strftime_now('%Y') }}"), "line 1: 'strftime_now()' is not understood");
 }
 
+TEST(Jinja, what_is_too_deep_is_refused) {
+  const auto told = [](const std::string& text) { return error_of([&] { rendered(text); }); };
+  EXPECT_NE(told("{{ " + std::string(200, '-') + "1 }}").find("nested more than 100 deep"),
+            std::string::npos);
+  EXPECT_NE(told("{{ " + std::string(200, '(') + "1" + std::string(200, ')') + " }}")
+                .find("nested more than 100 deep"),
+            std::string::npos);
+  std::string filters = "{{ x";
+  for (int i = 0; i < 100000; ++i) filters += "|trim";
+  EXPECT_NE(told(filters + " }}").find("an expression has more than 500 words"), std::string::npos);
+}
+
 TEST(Jinja, changed_templates_are_rendered_or_refused) {
   testing::Random random = testing::random_of(9);
   int refused = 0, done = 0;
