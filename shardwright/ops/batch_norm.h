@@ -35,38 +35,39 @@ def of_channels(x, like):
     return x.to(wide(like).dtype).reshape((-1,) + (1,) * (like.dim() - 2))
 
 
-def but_channels(x):
-    return [0] + list(range(2, x.dim()))
-
-
 def mean_and_scale(moments, epsilon):
     variance = torch.clamp(moments[1] - moments[0] ** 2, min=0)
     return moments[0], 1 / torch.sqrt(variance + epsilon)
 
 
 def batch_moments(x, count):
-    v, dims = wide(x), but_channels(x)
-    sums = [v.sum(dims, dtype=torch.float64), (v * v).sum(dims, dtype=torch.float64)]
-    return torch.stack(sums) / count
+    """This rank's addends of the means, whose count is of all ranks."""
+    if x.numel() == 0:
+        return torch.zeros([2, x.shape[1]], dtype=torch.float64, device=x.device)
+    mean, variance = map(torch.Tensor.double, aten.batch_norm_update_stats(wide(x), None, None, 0.0))
+    return torch.stack([mean, variance + mean * mean]) * (x.numel() // x.shape[1] / count)
 
 
 def batch_norm(x, gamma, beta, moments, epsilon):
-    mean, scale = mean_and_scale(moments, epsilon)
-    scale = of_channels(scale * gamma.double(), x)
-    return ((wide(x) - of_channels(mean, x)) * scale + of_channels(beta, x)).to(x.dtype)
+    v, variance = wide(x), torch.clamp(moments[1] - moments[0] ** 2, min=0)
+    weights = [w.to(v.dtype) for w in (moments[0], variance, gamma, beta)]
+    return F.batch_norm(v, *weights, training=False, eps=epsilon).to(x.dtype)
 
 
 def batch_norm_weights_grad(dy, x, moments, epsilon):
-    mean, scale = mean_and_scale(moments, epsilon)
-    d, dims = wide(dy), but_channels(x)
-    return (d * (wide(x) - of_channels(mean, x))).sum(dims) * scale.to(d.dtype), d.sum(dims)
+    v, (mean, scale) = wide(x), mean_and_scale(moments, epsilon)
+    mean, scale = mean.to(v.dtype), scale.to(v.dtype)
+    return aten.native_batch_norm_backward(wide(dy), v, scale, None, None, mean, scale, True, epsilon, [False, True, True])[1:]
 
 
 def batch_norm_grad(dy, x, gamma, moments, dgamma, dbeta, count, epsilon):
+    """dy factor + x slope + shift, of each channel."""
     mean, scale = mean_and_scale(moments, epsilon)
-    normal = (wide(x) - of_channels(mean, x)) * of_channels(dgamma.double() * scale / count, x)
-    dx = wide(dy) - of_channels(dbeta.double() / count, x) - normal
-    return (dx * of_channels(gamma.double() * scale, x)).to(x.dtype)
+    factor = gamma.double() * scale
+    slope = -dgamma.double() * scale / count * factor
+    shift = -mean * slope - dbeta.double() / count * factor
+    shift, slope, factor = (of_channels(n, x) for n in (shift, slope, factor))
+    return torch.addcmul(torch.addcmul(shift, wide(x), slope), wide(dy), factor).to(x.dtype)
 
 
 def running_moments(mean, variance, moments, count, momentum):

@@ -300,7 +300,7 @@ std::vector<OpDef> conv2d() {
                  .functions = std::string(image_in_torch) + R"(
 def conv2d(x, w, strides, dilations, shift, out):
     x, padding = padded_image(x, w.shape[2:], strides, dilations, shift, out)
-    return F.conv2d(x, w, None, strides, padding, dilations, x.shape[1] // w.shape[1])
+    return F.conv2d(by_pixels(x), w, None, strides, padding, dilations, x.shape[1] // w.shape[1])
 )"},
        .jax = {.functions = conv2d_in_jax}},
       {.name = "conv2d_data_grad",
@@ -329,8 +329,14 @@ def conv2d(x, w, strides, dilations, shift, out):
                        out.set("groups_of_rank", c.results[0].shape[1] / w[1]);
                        return out;
                      },
-                 .functions = R"(
+                 .functions = std::string(image_in_torch) + R"(
 def conv2d_data_grad(dy, w, strides, dilations, groups, shift, shape):
+    padding = [-shift[0], -shift[1]]
+    outputs = [(shape[2 + d] + 2 * padding[d] - (w.shape[2 + d] - 1) * dilations[d] - 1) // strides[d] + 1 for d in (0, 1)]
+    if min(padding) >= 0 and outputs == list(dy.shape[2:]) and wide(dy) is dy:
+        x = dy.new_empty(1).expand(shape)
+        return aten.convolution_backward(by_pixels(dy), x, w, None, strides, padding, dilations, False, [0, 0], groups,
+                                         [True, False, False])[0]
     operands = (dy, w) if dy.is_cuda else (wide(dy), wide(w))  # old versions have it for bf16 on GPUs alone
     dx = F.conv_transpose2d(*operands, None, strides, 0, 0, groups, dilations).to(dy.dtype)
     rows, columns = shape[2] - dx.shape[2] - shift[0], shape[3] - dx.shape[3] - shift[1]
@@ -368,7 +374,9 @@ def conv2d_data_grad(dy, w, strides, dilations, groups, shift, shape):
 def conv2d_weight_grad(x, dy, shape, strides, dilations, shift, out):
     x, padding = padded_image(x, shape[2:], strides, dilations, shift, out)
     groups = x.shape[1] // shape[1]
-    return torch.nn.grad.conv2d_weight(x, shape, dy, strides, padding, dilations, groups)
+    w = dy.new_empty(1).expand(shape)
+    return aten.convolution_backward(by_pixels(dy), by_pixels(x), w, None, strides, padding, dilations, False, [0, 0], groups,
+                                     [False, True, False])[1].contiguous()
 )"},
        .jax = {.functions = conv2d_in_jax + R"(
 def conv2d_weight_grad(x, dy, shape, strides, dilations, shift, out):
