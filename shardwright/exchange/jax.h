@@ -3,13 +3,13 @@
 //
 //   model.py       a stage's forward, backward and update as functions of tensors (model_1.py, ... of several stages)
 //   program.py     leaves and lists of tasks as data
-//   operators.py   functions that lines of the model call; parallel.py, tensors.py, data.py, train.py: the same for all
+//   operators.py   functions that lines of the model call; the others: the same for all
 //
-// Lines, lists and names are those of packages for PyTorch (torch.h). A program of JAX has one shape for all ranks, so a plan
+// Lists and names are those of packages for PyTorch (torch.h). A program of JAX has one shape for all ranks, so a plan
 // must cut its tensors evenly, and one mesh.
 #pragma once
 
-#include "shardwright/exchange/torch.h"
+#include "shardwright/exchange/python/package.h"
 
 namespace shardwright {
 

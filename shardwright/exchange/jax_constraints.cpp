@@ -9,7 +9,6 @@
 #include "shardwright/exchange/jax/package_text.h"
 #include "shardwright/exchange/python/data.h"
 #include "shardwright/exchange/python/node_line.h"
-#include "shardwright/exchange/torch/stage_text.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
@@ -23,7 +22,7 @@ class ConstraintsWriter {
         program_(pipeline.stage(0)),
         graph_(program_.graph),
         mesh_(graph_.meshes[0]),
-        names_(torch::python_names(graph_)) {
+        names_(python::python_names(graph_)) {
     for (const Node& node : graph_.nodes)
       if (node.op->optimizer) gradients_.emplace(source_of(node.operands[1]), leaf_of(node.operands[0]));
   }
@@ -33,11 +32,7 @@ class ConstraintsWriter {
     std::map<std::string, std::string> out;
     out["model.py"] = model_text();
     out["parallel.py"] = std::string(jax::package_text("constraints.py"));
-    for (const char* name : {"tensors.py", "data.py", "train.py"})
-      out[name] = std::string(jax::package_text(name));
-    std::string operators(jax::package_text("operators.py"));
-    for (const auto& [name, text] : functions_) operators += "\n\n" + text;
-    out["operators.py"] = std::move(operators);
+    python::add_fixed_files(out, jax::package_text, {}, functions_);
     out["program.py"] = program_text();
     return out;
   }
@@ -46,7 +41,7 @@ class ConstraintsWriter {
   const std::string& name(ValueId v) const { return names_[at(v.index)]; }
   const Node& producer(ValueId v) const { return graph_.node(graph_.value(v).producer); }
   bool is_given(ValueId v) const {
-    return torch::is_leaf(producer(v)) || producer(v).op->kind == OpKind::input;
+    return python::is_leaf(producer(v)) || producer(v).op->kind == OpKind::input;
   }
 
   /// The parameter whose redistributed value this is.
@@ -187,7 +182,7 @@ class ConstraintsWriter {
     std::vector<ValueId> wanted(kept.begin(), kept.end());
     std::vector<std::string> scalars, for_update;
     std::string loss;
-    for (const auto& [v, outside] : torch::scalars_of(pipeline_, 0, Phase::forward)) {
+    for (const auto& [v, outside] : python::scalars_of(pipeline_, 0, Phase::forward)) {
       if (loss.empty()) loss = name(v);
       wanted.push_back(v);
       scalars.push_back(fmt::format("\"{}\": {}", outside, name(v)));
@@ -234,7 +229,7 @@ class ConstraintsWriter {
   std::string program_text() const {
     Json leaves = Json::object(), inputs = Json::object(), mesh = Json::array(), trained = Json::array();
     for (const Node& node : graph_.nodes) {
-      if (torch::is_leaf(node) && node.op->kind != OpKind::accumulator)
+      if (python::is_leaf(node) && node.op->kind != OpKind::accumulator)
         leaves[name(node.results[0])] = leaf_json(graph_, node);
       if (node.op->kind == OpKind::input)
         inputs[name(node.results[0])] = placed_json(graph_, node.results[0]);
@@ -246,12 +241,7 @@ class ConstraintsWriter {
                      {"mesh", mesh},
                      {"leaves", leaves},
                      {"inputs", inputs}};
-    std::string out = fmt::format("\"\"\"{}: what a step holds, by shardwright.\n\n{}\n\"\"\"\n\n",
-                                  plan_.model, plan_.summary);
-    out += fmt::format("MODEL = {}\nRANKS = {}\nMICRO_BATCHES = {}\n", Json(plan_.model).dump(),
-                       pipeline_.rank_count(), pipeline_.micro_batches());
-    const Json synthetic = plan_.synthetic.empty() ? Json() : parse_json(plan_.synthetic);
-    out += "SYNTHETIC = " + python_lines(synthetic, 1) + "\n\n";
+    std::string out = python::program_head(pipeline_, plan_) + "\n";
     out += "STAGES = " + python_lines(Json::array({stage}), 3) + "\n\n";
     return out + "# What has gradients.\nTRAINED = " + python_lines(trained, 1) + "\n";
   }

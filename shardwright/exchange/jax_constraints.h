@@ -3,12 +3,12 @@
 //
 //   model.py       forward and update as functions of whole tensors
 //   program.py     leaves and inputs, and how they lie
-//   operators.py   functions that lines call; parallel.py, tensors.py, data.py, train.py: the same for all
+//   operators.py   functions that lines call; the others: the same for all
 //
 // Not carried: the order of the step, recomputing, which collectives there are and what is fused; one stage alone.
 #pragma once
 
-#include "shardwright/exchange/torch.h"
+#include "shardwright/exchange/python/package.h"
 
 namespace shardwright {
 

@@ -5,7 +5,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
-#include "shardwright/exchange/torch_line.h"
+#include "shardwright/exchange/python/call_line.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {

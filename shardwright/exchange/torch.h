@@ -2,28 +2,15 @@
 //
 //   model.py       a stage's forward, backward and update as functions of tensors (model_1.py, ... of several stages)
 //   program.py     leaves, transfers and lists of tasks as data
-//   operators.py   functions that lines of the model call; parallel.py, tensors.py, data.py, train.py: the same for all
+//   operators.py   functions that lines of the model call; the others: the same for all
 //
 // The lines come from the operators' facets (graph/op.h), the lists from lower/step.h: there is no second description of
 // the step.
 #pragma once
 
-#include <map>
-#include <optional>
-#include <string>
-
-#include "shardwright/cost/cluster.h"
-#include "shardwright/lower/pipeline.h"
+#include "shardwright/exchange/python/package.h"
 
 namespace shardwright {
-
-/// What the package says of itself.
-struct EmittedPlan {
-  std::string model;      // as it was called
-  std::string summary;    // of the plan, a line
-  std::string synthetic;  // what data are made from where there are none, as JSON; empty: they must be given
-  std::optional<Cluster> cluster = {};  // that it is planned for: traces tell the work of kernels by it
-};
 
 /// Texts by file name. Throws: Error that names an operator that is not written in PyTorch.
 std::map<std::string, std::string> torch_package(const Pipeline& pipeline, const EmittedPlan& plan);

@@ -10,7 +10,7 @@
 #include "shardwright/exchange/jax_constraints.h"
 #include "shardwright/exchange/shardy.h"
 #include "shardwright/exchange/torch.h"
-#include "shardwright/exchange/torch_line.h"
+#include "shardwright/exchange/python/call_line.h"
 #include "shardwright/frontend/training_data.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/json_text.h"

@@ -49,7 +49,6 @@ class OfPhases {
 
 /// Where memory is: a device's own, or that of the host that it is in.
 enum class Space : std::uint8_t { device, host };
-std::string_view name_of(Space space);
 
 /// What a graph stands for (graph/verify.h says what each may hold).
 enum class Level : std::uint8_t {

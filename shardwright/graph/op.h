@@ -96,10 +96,11 @@ struct Substitute {
   ValueId (*make)(Builder&, std::span<const ValueId> reads) = nullptr;
 };
 
-/// How a call is written in PyTorch: an expression with places for what it is about (exchange/torch_line.h fills them).
+/// How a call is written in PyTorch: an expression with places for what it is about (exchange/python/call_line.h fills them).
 ///
 ///   {0}, {*}               operand 0, all operands        {epsilon}   an attribute, or one of `numbers`
 ///   {v.offset}, {v.size}   of the loop dim v              {shape}, {dtype}   of result 0
+///   {in_place}             `_in_place` where results are written over the operands of OpDef::overwrites, else nothing
 ///
 /// Attributes are local and have their defaults, shapes are local. Of several results the expression is a tuple.
 struct TorchFacet {
@@ -107,6 +108,7 @@ struct TorchFacet {
   std::function<std::string(const Call&)> line_for;  // instead of `line`, where types or attributes decide
   std::function<Attributes(const KernelCall&)> numbers;  // what a rank's call needs besides attributes
   std::string functions = {};  // Python's that the line calls, as they stand in a file
+  bool may_share = false;      // there a result may be operand 0's memory seen otherwise
 };
 
 /// How a call is written in JAX, with the same places and numbers. What is not said is as in PyTorch, where that names

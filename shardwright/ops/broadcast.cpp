@@ -54,7 +54,7 @@ std::vector<OpDef> broadcast() {
            .kernel = kernel,
            .samples = {"f32[6] (shape=[4,6])", "f32[4,1] (shape=[2,4,6])", "f32[] (shape=[4,6])",
                        "f32[6,1,4] (shape=[6,2,4])"},
-           .torch = {.line = "{0}.expand({shape})"},
+           .torch = {.line = "{0}.expand({shape})", .may_share = true},
            .jax = {.line = "jnp.broadcast_to({0}, {shape})"}}};
 }
 

@@ -52,7 +52,7 @@ std::vector<OpDef> cast() {
            .block = block,
            .samples = {"f32[4,6] (to=f64)", "f32[4,6] (to=i32)", "f32[4,6] (to=bf16)", "i32[4,6] (to=f32)"},
            .overwrites = {0},
-           .torch = {.line = "{0}.to({dtype})"},
+           .torch = {.line = "{0}.to({dtype})", .may_share = true},
            .jax = {.line = "{0}.astype({dtype})"}}};
 }
 

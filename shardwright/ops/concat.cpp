@@ -187,7 +187,8 @@ std::vector<OpDef> concat() {
                            return c.attributes.integers("sizes").size() == 1
                                       ? "{0}"
                                       : "torch.split({0}, {sizes}, {dim})";
-                         }},
+                         },
+                     .may_share = true},
            .jax = {.line_for = [](const Call& c) {
              const auto sizes = c.attributes.integers("sizes");
              if (sizes.size() == 1) return std::string("{0}");

@@ -31,7 +31,7 @@ OpDef identity(std::string name, std::string doc, std::function<std::vector<Valu
           .block = block,
           .samples = {"f32[6,4]"},
           .is_alias = true,
-          .torch = {.line = "{0}"}};
+          .torch = {.line = "{0}", .may_share = true}};
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ std::vector<OpDef> identities() {
        .kernel = copy,
        .samples = {"f32[6,4]"},
        .is_alias = true,
-       .torch = {.line = "{0}"}},
+       .torch = {.line = "{0}", .may_share = true}},
   };
 }
 

@@ -230,7 +230,7 @@ BlockKernel whole_block(const OptimizerFacet& facet, const Call& call, BlockKern
 std::string in_torch(const OptimizerFacet& facet, const std::string& name, const Call& c) {
   const std::size_t states = states_of(facet, c.attributes).size();
   const bool has_master = c.attributes.flag("master"), is_guarded = c.attributes.flag("guarded");
-  std::string out = name + "({0}, {1}";
+  std::string out = name + "{in_place}({0}, {1}";
   for (std::size_t s = 0; s < facet.states.size(); ++s) out += fmt::format(", {{{}}}", 2 + s);
   std::size_t next = 2 + states;
   if (facet.counts_steps) out += fmt::format(", {{{}}}", next++);
@@ -274,8 +274,8 @@ OpDef optimizer(const std::string& name, std::string doc, const OptimizerFacet& 
           .optimizer = facet,
           .overwrites = std::move(overwrites),
           .torch = {.line_for = [facet, name](const Call& c) { return in_torch(facet, name, c); },
-                    .functions = std::string(optimizers_in_torch)},
-          .jax = {.functions = std::string(optimizers_in_jax)}};
+                    .functions = std::string(optimizers_in_torch) + std::string(optimizer_formulas)},
+          .jax = {.functions = std::string(optimizers_in_jax) + std::string(optimizer_formulas)}};
 }
 
 }  // namespace

@@ -1,26 +1,13 @@
-// The optimizers as functions of Python: what their lines in PyTorch and JAX call.
+// The optimizers as functions of Python: what their lines in PyTorch and JAX call. Formulas stand once; what an engine does
+// in its own way stands before them.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace shardwright::ops {
 
-inline constexpr std::string_view optimizers_in_torch = R"(
-def updated(weight, states, step, master, guard):
-    """The new weight and states by `step`; of a master, which is the last state; nothing changes where the guard is 0."""
-    new = list(step(weight if master is None else master, *states))
-    if master is not None:
-        new = [new[0].to(weight.dtype)] + new[1:] + new[:1]
-        states = list(states) + [master]
-    if guard is not None:
-        new = [torch.where(guard != 0, to, was) for to, was in zip(new, [weight] + list(states))]
-    return tuple(new) if len(new) > 1 else new[0]
-
-
-def as_number(x, like):
-    return x.to(like.dtype) if torch.is_tensor(x) else x
-
-
+inline constexpr std::string_view optimizer_formulas = R"(
 def sgd(weight, gradient, rate, weight_decay, master=None, guard=None):
     def step(w):
         return (w - as_number(rate, gradient) * (gradient + weight_decay * w if weight_decay else gradient),)
@@ -39,10 +26,10 @@ def momentum(weight, gradient, state, rate, momentum, nesterov, weight_decay, ma
 
 def adam_step(count, rate, beta1, beta2, epsilon, plain_epsilon, gradient):
     """The step of moments: factor, 1 / sqrt(1 - beta2^t) and epsilon, as scalars on the device."""
-    t = count.double() + 1
-    root = 1 / torch.sqrt(1 - beta2**t)
+    t = as_double(count) + 1
+    factor, root = computed_once(rate / (1 - beta1**t), 1 / square_root(1 - beta2**t))
     least = epsilon * root if plain_epsilon else epsilon
-    return as_number(rate / (1 - beta1**t), gradient), as_number(root, gradient), as_number(least, gradient)
+    return as_number(factor, gradient), as_number(root, gradient), as_number(least, gradient)
 
 
 def adam(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, plain_epsilon, weight_decay, master=None,
@@ -52,7 +39,7 @@ def adam(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon,
     def step(w, m, v):
         d = gradient + weight_decay * w if weight_decay else gradient
         m, v = beta1 * m + (1 - beta1) * d, beta2 * v + (1 - beta2) * d * d
-        return w - factor * m / (torch.sqrt(v) * root + least), m, v
+        return w - factor * m / (square_root(v) * root + least), m, v
 
     return updated(weight, [moment1, moment2], step, master, guard)
 
@@ -63,9 +50,125 @@ def adamw(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon
     def step(w, m, v):
         w = w * as_number(1 - rate * weight_decay, gradient)
         m, v = beta1 * m + (1 - beta1) * gradient, beta2 * v + (1 - beta2) * gradient * gradient
-        return w - factor * m / (torch.sqrt(v) * root + least), m, v
+        return w - factor * m / (square_root(v) * root + least), m, v
 
     return updated(weight, [moment1, moment2], step, master, guard)
+)";
+
+/// `NAME_in_place` writes new values over the old ones, in PyTorch's own kernel of one pass where it has that: newer versions,
+/// one type, nothing that may forbid the update. What is compiled becomes one pass by itself.
+inline constexpr std::string_view optimizers_in_torch = R"(
+def updated(weight, states, step, master, guard):
+    """The new weight and states by `step`; of a master, which is the last state; nothing changes where the guard is 0."""
+    new = list(step(weight if master is None else master, *states))
+    if master is not None:
+        new = [new[0].to(weight.dtype)] + new[1:] + new[:1]
+        states = list(states) + [master]
+    if guard is not None:
+        new = [torch.where(guard != 0, to, was) for to, was in zip(new, [weight] + list(states))]
+    return tuple(new) if len(new) > 1 else new[0]
+
+
+def as_number(x, like):
+    return x.to(like.dtype) if torch.is_tensor(x) else x
+
+
+def as_double(x):
+    return x.double()
+
+
+def square_root(x):
+    return torch.sqrt(x)
+
+
+def computed_once(*scalars):
+    """Of what is compiled in a kernel of its own, as a running sum of one addend is: else with every few elements again."""
+    if not (hasattr(torch, "compiler") and torch.compiler.is_compiling()):
+        return scalars
+    return torch.cumsum(torch.stack(scalars).reshape(-1, 1), 1).reshape(-1).unbind()
+
+
+def put(held, new):
+    """New values where the old ones are."""
+    for was, to in zip(held, new if isinstance(new, tuple) else (new,)):
+        was.copy_(to)
+    return tuple(held) if len(held) > 1 else held[0]
+
+
+def in_one_pass(kernel, weight, gradient, states, master, guard, run):
+    """Whether PyTorch's own kernel has done it, which asks for no strides."""
+    own = weight if master is None else master
+    is_compiled = hasattr(torch, "compiler") and torch.compiler.is_compiling()
+    are_alike = gradient.dtype == own.dtype and all(x.dtype == own.dtype and x.is_contiguous() for x in [own, *states])
+    if is_compiled or guard is not None or not are_alike or not hasattr(torch, kernel) or not has_kernel(kernel, own):
+        return False
+    run(getattr(torch, kernel), own, gradient.contiguous())
+    if master is not None:
+        weight.copy_(master)
+    return True
+
+
+def has_kernel(name, x):
+    """Old versions have it on GPUs alone."""
+    return torch._C._dispatch_has_kernel_for_dispatch_key("aten::" + name, x.device.type.upper())
+
+
+def rate_for(rate, x):
+    return rate.float() if torch.is_tensor(rate) and x.is_cuda else rate
+
+
+def sgd_in_place(weight, gradient, rate, weight_decay, master=None, guard=None):
+    def run(kernel, w, g):
+        kernel([w], [g], [], weight_decay=weight_decay, momentum=0.0, lr=rate_for(rate, w), dampening=0.0,
+               nesterov=False, maximize=False, is_first_step=False)
+
+    held = [weight] if master is None else [weight, master]
+    if in_one_pass("_fused_sgd_", weight, gradient, [], master, guard, run):
+        return tuple(held) if len(held) > 1 else held[0]
+    return put(held, sgd(weight, gradient, rate, weight_decay, master, guard))
+
+
+def momentum_in_place(weight, gradient, state, rate, momentum, nesterov, weight_decay, master=None, guard=None):
+    def run(kernel, w, g):
+        kernel([w], [g], [state], weight_decay=weight_decay, momentum=momentum, lr=rate_for(rate, w), dampening=0.0,
+               nesterov=nesterov, maximize=False, is_first_step=False)
+
+    held = [weight, state] if master is None else [weight, state, master]
+    if in_one_pass("_fused_sgd_", weight, gradient, [state], master, guard, run):
+        return tuple(held)
+    return put(held, by_momentum(weight, gradient, state, rate, momentum, nesterov, weight_decay, master, guard))
+
+
+def by_momentum(*call):
+    return momentum(*call)
+
+
+def moments_in_one_pass(kernel, weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, weight_decay, master,
+                        guard):
+    def run(fused, w, g):
+        fused([w], [g], [moment1], [moment2], [], [count.float() + 1], lr=rate_for(rate, w), beta1=beta1, beta2=beta2,
+              weight_decay=weight_decay, eps=epsilon, amsgrad=False, maximize=False)
+
+    return in_one_pass(kernel, weight, gradient, [moment1, moment2], master, guard, run)
+
+
+def adam_in_place(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, plain_epsilon, weight_decay,
+                  master=None, guard=None):
+    held = [weight, moment1, moment2] if master is None else [weight, moment1, moment2, master]
+    if not plain_epsilon and moments_in_one_pass("_fused_adam_", weight, gradient, moment1, moment2, count, rate, beta1, beta2,
+                                                 epsilon, weight_decay, master, guard):
+        return tuple(held)
+    return put(held, adam(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, plain_epsilon, weight_decay,
+                          master, guard))
+
+
+def adamw_in_place(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, weight_decay, master=None,
+                   guard=None):
+    held = [weight, moment1, moment2] if master is None else [weight, moment1, moment2, master]
+    if moments_in_one_pass("_fused_adamw_", weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon,
+                           weight_decay, master, guard):
+        return tuple(held)
+    return put(held, adamw(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, weight_decay, master, guard))
 )";
 
 inline constexpr std::string_view optimizers_in_jax = R"(
@@ -84,51 +187,16 @@ def as_number(x, like):
     return x.astype(like.dtype) if isinstance(x, jax.Array) else x
 
 
-def sgd(weight, gradient, rate, weight_decay, master=None, guard=None):
-    def step(w):
-        return (w - as_number(rate, gradient) * (gradient + weight_decay * w if weight_decay else gradient),)
-
-    return updated(weight, [], step, master, guard)
+def as_double(x):
+    return x.astype(jnp.float64)
 
 
-def momentum(weight, gradient, state, rate, momentum, nesterov, weight_decay, master=None, guard=None):
-    def step(w, m):
-        d = gradient + weight_decay * w if weight_decay else gradient
-        m = momentum * m + d
-        return w - as_number(rate, m) * (d + momentum * m if nesterov else m), m
-
-    return updated(weight, [state], step, master, guard)
+def square_root(x):
+    return jnp.sqrt(x)
 
 
-def adam_step(count, rate, beta1, beta2, epsilon, plain_epsilon, gradient):
-    """The step of moments: factor, 1 / sqrt(1 - beta2^t) and epsilon, as scalars on the device."""
-    t = count.astype(jnp.float64) + 1
-    root = 1 / jnp.sqrt(1 - beta2**t)
-    least = epsilon * root if plain_epsilon else epsilon
-    return as_number(rate / (1 - beta1**t), gradient), as_number(root, gradient), as_number(least, gradient)
-
-
-def adam(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, plain_epsilon, weight_decay, master=None,
-         guard=None):
-    factor, root, least = adam_step(count, rate, beta1, beta2, epsilon, plain_epsilon, gradient)
-
-    def step(w, m, v):
-        d = gradient + weight_decay * w if weight_decay else gradient
-        m, v = beta1 * m + (1 - beta1) * d, beta2 * v + (1 - beta2) * d * d
-        return w - factor * m / (jnp.sqrt(v) * root + least), m, v
-
-    return updated(weight, [moment1, moment2], step, master, guard)
-
-
-def adamw(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, weight_decay, master=None, guard=None):
-    factor, root, least = adam_step(count, rate, beta1, beta2, epsilon, False, gradient)
-
-    def step(w, m, v):
-        w = w * as_number(1 - rate * weight_decay, gradient)
-        m, v = beta1 * m + (1 - beta1) * gradient, beta2 * v + (1 - beta2) * gradient * gradient
-        return w - factor * m / (jnp.sqrt(v) * root + least), m, v
-
-    return updated(weight, [moment1, moment2], step, master, guard)
+def computed_once(*scalars):
+    return scalars
 )";
 
 }  // namespace shardwright::ops

@@ -21,7 +21,7 @@ std::vector<OpDef> reformat() {
                  std::copy_n(x.data, x.size() * static_cast<std::int64_t>(size_of(x.dtype)), y.data);
                },
            .samples = {"f32[4,6]", "f32[2,6,4]"},
-           .torch = {.line = "{0}"}}};
+           .torch = {.line = "{0}", .may_share = true}}};
 }
 
 }  // namespace shardwright::ops

@@ -199,7 +199,7 @@ std::vector<OpDef> reshape() {
                        "f32[6,4] (shape=[4,6])", "f32[2,6,4] (shape=[12,1,4])", "f32[] (shape=[1,1])",
                        "f32[2,9,2] (shape=[4,9])"},
            .is_alias = true,
-           .torch = {.line = "{0}.reshape({shape})"}},
+           .torch = {.line = "{0}.reshape({shape})", .may_share = true}},
           {.name = "flatten",
            .doc = "dims from `start` on made into one",
            .attributes = {"start"},
@@ -211,7 +211,7 @@ std::vector<OpDef> reshape() {
            .kernel = kernel,
            .samples = {"f32[4,6,2]", "f32[2,6,2] (start=0)"},
            .is_alias = true,
-           .torch = {.line = "{0}.reshape({shape})"}},
+           .torch = {.line = "{0}.reshape({shape})", .may_share = true}},
           {.name = "squeeze",
            .doc = "x without the dims `dims`, which are of size 1",
            .attributes = {"dims"},
@@ -222,7 +222,7 @@ std::vector<OpDef> reshape() {
            .kernel = kernel,
            .samples = {"f32[4,1,6] (dims=[1])", "f32[1,6,1] (dims=[-1,0])"},
            .is_alias = true,
-           .torch = {.line = "{0}.reshape({shape})"}},
+           .torch = {.line = "{0}.reshape({shape})", .may_share = true}},
           {.name = "expand_dims",
            .doc = "x with dims of size 1 put in, so that they are dims `dims` of y",
            .attributes = {"dims"},
@@ -233,7 +233,7 @@ std::vector<OpDef> reshape() {
            .kernel = kernel,
            .samples = {"f32[4,6] (dims=[1])", "f32[6] (dims=[0,-1])"},
            .is_alias = true,
-           .torch = {.line = "{0}.reshape({shape})"}}};
+           .torch = {.line = "{0}.reshape({shape})", .may_share = true}}};
 }
 
 }  // namespace shardwright::ops

@@ -306,7 +306,8 @@ std::vector<OpDef> strided_slice() {
                        const Type x{c.operands[0].dtype, c.operands[0].shape};
                        return places_in_torch(ranges_of_slice({std::span(&x, 1), {}, c.attributes}), x.shape);
                      },
-                 .functions = in_places}},
+                 .functions = in_places,
+                 .may_share = true}},
       {.name = "pad",
        .doc = "x with before[i] and after[i] times `value` around dim dims[i], gaps[i] between its elements",
        .attributes = {"after", "before", "dims", "gaps", "value"},

@@ -66,13 +66,16 @@ std::vector<OpDef> sum() {
            .block = block,
            .samples = {"f32[4,6]", "f32[4,6], f32[4,6]", "f32[2,6,4], f32[2,6,4], f32[2,6,4]"},
            .overwrites = {0},
-           .torch = {.line_for = [](const Call& c) {
-             if (c.operands.size() > 2 && size_of(c.operands[0].dtype) < sizeof(float))
-               return std::string("once(lambda *x: sum(x), {*})");
-             std::string out = "{0}";
-             for (std::size_t i = 1; i < c.operands.size(); ++i) out += fmt::format(" + {{{}}}", i);
-             return out;
-           }}}};
+           .torch = {.line_for =
+                         [](const Call& c) {
+                           if (c.operands.size() > 2 && size_of(c.operands[0].dtype) < sizeof(float))
+                             return std::string("once(lambda *x: sum(x), {*})");
+                           std::string out = "{0}";
+                           for (std::size_t i = 1; i < c.operands.size(); ++i)
+                             out += fmt::format(" + {{{}}}", i);
+                           return out;
+                         },
+                     .may_share = true}}};
 }
 
 }  // namespace shardwright::ops

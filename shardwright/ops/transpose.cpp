@@ -85,7 +85,7 @@ std::vector<OpDef> transpose() {
            .kernel = kernel,
            .samples = {"f32[4,6] (dims=[1,0])", "f32[2,6,4] (dims=[1,2,0])", "f32[2,3,4,6] (dims=[0,2,1,3])",
                        "f32[2,6,4] (dims=[0,-1,1])"},
-           .torch = {.line = "{0}.permute({dims})"},
+           .torch = {.line = "{0}.permute({dims})", .may_share = true},
            .jax = {.line = "{0}.transpose({dims})"}}};
 }
 

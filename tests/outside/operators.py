@@ -38,6 +38,16 @@ def difference(got, want):
     return far.max().item() if far.numel() else 0.0
 
 
+def shared_unsaid(case, own, made):
+    """Results that are an operand's memory although the operator does not say so; or should be, and are not."""
+    if "overwrites" in case:
+        return [f"result {r} is not written over x{o}" for r, o in enumerate(case["overwrites"])
+                if made[r].data_ptr() != own[f"x{o}"].data_ptr()]
+    places = {x.storage().data_ptr(): name for name, x in own.items() if x.numel()}
+    shared = {places[x.storage().data_ptr()] for x in made if x.numel() and x.storage().data_ptr() in places}
+    return [f"a result shares the memory of {name}" for name in shared - ({"x0"} if case["may_share"] else set())]
+
+
 def main():
     tensors = read_all(sys.argv[1] + "/tensors.safetensors")
     with open(sys.argv[1] + "/cases.json") as f:
@@ -55,6 +65,7 @@ def main():
                 far = [difference(got, tensors[name]) for got, name in zip(made, rank["results"])]
                 far += [] if len(made) == len(rank["results"]) else [f"{len(made)} results of {len(rank['results'])}"]
                 bad = [d for d in far if isinstance(d, str) or not d <= case["tolerance"]]
+                bad += shared_unsaid(case, own, made)
             except Exception as e:
                 bad = [f"{type(e).__name__}: {e}"]
                 short = next((t for t in without if any(x.dtype == t for x in own.values())), None)

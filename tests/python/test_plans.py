@@ -210,7 +210,8 @@ def test_a_plan_is_written_for_other_engines(to, tmp_path):
     planned = sw.train_step(loss, Net(), sw.optim.momentum(0.1), devices=4).plan(*specs)
     planned.emit(to, str(tmp_path / "package"))
     written = {path.name: path.read_text() for path in (tmp_path / "package").iterdir()}
-    files = {"model.py", "program.py", "operators.py", "parallel.py", "tensors.py", "data.py", "train.py"}
+    files = {"model.py", "program.py", "operators.py", "parallel.py", "tensors.py", "data.py", "run.py",
+             "arrays.py", "train.py"}
     assert files | ({"timeline.py"} if to == "torch" else set()) == set(written)
     for name, text in written.items():
         compile(text, name, "exec")

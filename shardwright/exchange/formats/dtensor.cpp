@@ -8,7 +8,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/exchange/plan_format.h"
-#include "shardwright/exchange/python_text.h"
+#include "shardwright/exchange/python/text.h"
 #include "shardwright/exchange/words_left.h"
 
 namespace shardwright::formats {

@@ -3,7 +3,7 @@
 
 #include "shardwright/exchange/megatron_settings.h"
 #include "shardwright/exchange/plan_format.h"
-#include "shardwright/exchange/python_text.h"
+#include "shardwright/exchange/python/text.h"
 
 namespace shardwright::formats {
 namespace {

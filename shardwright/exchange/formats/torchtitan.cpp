@@ -4,7 +4,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/exchange/megatron_settings.h"
 #include "shardwright/exchange/plan_format.h"
-#include "shardwright/exchange/python_text.h"
+#include "shardwright/exchange/python/text.h"
 #include "shardwright/exchange/titan_recipe.h"
 #include "shardwright/exchange/words_left.h"
 

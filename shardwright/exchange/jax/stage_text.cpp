@@ -29,11 +29,11 @@ class StageWriter {
       : graph_(pipeline.stage(stage).graph),
         mesh_(graph_.meshes[0]),
         stage_(stage),
-        names_(torch::python_names(graph_)) {}
+        names_(python::python_names(graph_)) {}
 
-  torch::StageText write(const torch::Elements& elements) {
+  python::StageText write(const python::Elements& elements) {
     for (const auto& [key, list] : elements.sections)
-      for (const torch::Element& e : list)
+      for (const python::Element& e : list)
         if (e.item.stage == stage_ && e.item.act == Act::compute) write(e);
     return std::move(out_);
   }
@@ -47,7 +47,7 @@ class StageWriter {
     return join(out, ", ");
   }
 
-  void write(const torch::Element& e) {
+  void write(const python::Element& e) {
     std::string lines;
     for (std::size_t i = 0; i < e.nodes.size();) {
       std::size_t end = i + 1;
@@ -191,12 +191,12 @@ class StageWriter {
   const Mesh& mesh_;
   int stage_;
   std::vector<std::string> names_;
-  torch::StageText out_;
+  python::StageText out_;
 };
 
 }  // namespace
 
-torch::StageText stage_text(const Pipeline& pipeline, int stage, const torch::Elements& elements) {
+python::StageText stage_text(const Pipeline& pipeline, int stage, const python::Elements& elements) {
   return StageWriter(pipeline, stage).write(elements);
 }
 

@@ -2,11 +2,12 @@
 // plan.
 #pragma once
 
-#include "shardwright/exchange/torch/stage_text.h"
+#include "shardwright/exchange/python/elements.h"
+#include "shardwright/exchange/python/names.h"
 
 namespace shardwright::jax {
 
 /// Throws: Error that names an operator or a step that is not written in JAX.
-torch::StageText stage_text(const Pipeline& pipeline, int stage, const torch::Elements& elements);
+python::StageText stage_text(const Pipeline& pipeline, int stage, const python::Elements& elements);
 
 }  // namespace shardwright::jax

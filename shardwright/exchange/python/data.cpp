@@ -2,7 +2,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
-#include "shardwright/exchange/torch_line.h"
+#include "shardwright/exchange/python/call_line.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
@@ -35,7 +35,7 @@ Json leaf_json(const Graph& graph, const Node& node) {
   return out;
 }
 
-Json stage_data(const Pipeline& pipeline, int s, const torch::Elements& elements,
+Json stage_data(const Pipeline& pipeline, int s, const python::Elements& elements,
                 const std::vector<std::string>& names) {
   const Program& program = pipeline.stage(s);
   const Graph& graph = program.graph;
@@ -44,19 +44,19 @@ Json stage_data(const Pipeline& pipeline, int s, const torch::Elements& elements
   for (const char* key : {"leaves", "inputs"}) out[key] = Json::object();
   for (const char* key : {"scalars", "updates", "step_values", "functions"}) out[key] = Json::array();
   for (const Node& node : graph.nodes) {
-    if (torch::is_leaf(node)) out["leaves"][name(node.results[0])] = leaf_json(graph, node);
+    if (python::is_leaf(node)) out["leaves"][name(node.results[0])] = leaf_json(graph, node);
     if (node.op->kind == OpKind::input)
       out["inputs"][name(node.results[0])] = placed_json(graph, node.results[0]);
   }
   for (Phase phase : {Phase::forward, Phase::backward, Phase::weights, Phase::update})
-    for (const auto& [value, outside] : torch::scalars_of(pipeline, s, phase))
+    for (const auto& [value, outside] : python::scalars_of(pipeline, s, phase))
       out["scalars"].push_back({name(value), outside, name_of(phase)});
   for (const Update& u : graph.updates)
     out["updates"].push_back({name(u.leaf), name(u.value), name_of(replaced_in(program, u))});
   for (std::size_t v = 0; v < graph.values.size(); ++v)
     if (elements.is_of_step[at(s)][v]) out["step_values"].push_back(names[v]);
   for (const auto& [key, list] : elements.sections)
-    for (const torch::Element& e : list)
+    for (const python::Element& e : list)
       if (e.item.stage == s && e.item.act == Act::compute) out["functions"].push_back(e.name);
   return out;
 }

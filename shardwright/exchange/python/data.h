@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "shardwright/exchange/python_text.h"
-#include "shardwright/exchange/torch/elements.h"
+#include "shardwright/exchange/python/elements.h"
+#include "shardwright/exchange/python/text.h"
 #include "shardwright/plan/json_text.h"
 
 namespace shardwright {
@@ -21,7 +21,7 @@ Json leaf_json(const Graph& graph, const Node& node);
 
 /// What stage `s` holds: ranks, leaves and inputs where they lie, scalars that come out, which leaf takes which value
 /// when, values that there are once a step, its functions. `names` are those of its values in Python.
-Json stage_data(const Pipeline& pipeline, int s, const torch::Elements& elements,
+Json stage_data(const Pipeline& pipeline, int s, const python::Elements& elements,
                 const std::vector<std::string>& names);
 
 /// `forward`, of several stages `forward 1`

@@ -54,14 +54,16 @@ class OnRanks {
 
 }  // namespace
 
-std::string line_of(const Graph& graph, const Node& node, std::vector<std::string> operands, Engine engine) {
+std::string line_of(const Graph& graph, const Node& node, std::vector<std::string> operands, Engine engine,
+                    bool is_in_place) {
   const std::vector<Type> from = operand_types(graph, node), to = result_types(graph, node);
   OnRanks on_ranks(graph, node);
   const TorchCall call{*node.op,
                        {from, to, node.attributes},
                        std::move(operands),
                        graph.meshes[0],
-                       [&](int rank) -> const KernelCall& { return on_ranks(rank); }};
+                       [&](int rank) -> const KernelCall& { return on_ranks(rank); },
+                       is_in_place};
   return engine == Engine::torch ? torch_line(call) : jax_line(call);
 }
 

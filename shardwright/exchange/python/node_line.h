@@ -4,13 +4,15 @@
 #include <string>
 #include <vector>
 
-#include "shardwright/exchange/torch_line.h"
+#include "shardwright/exchange/python/call_line.h"
 #include "shardwright/graph/graph.h"
 
 namespace shardwright {
 
-/// `operands` as they are called in Python. Throws: Error that names an operator that is not written for `engine`.
-std::string line_of(const Graph& graph, const Node& node, std::vector<std::string> operands, Engine engine);
+/// `operands` as they are called in Python; `is_in_place`: results are written over the operands that their operator may
+/// overwrite. Throws: Error that names an operator that is not written for `engine`.
+std::string line_of(const Graph& graph, const Node& node, std::vector<std::string> operands, Engine engine,
+                    bool is_in_place = false);
 /// Of whole tensors, as one device would compute it; in JAX.
 std::string line_of_whole(const Graph& graph, const Node& node, std::vector<std::string> operands);
 

@@ -1,39 +1,27 @@
 #include "shardwright/exchange/torch/stage_text.h"
 
 #include <algorithm>
-#include <cctype>
 #include <set>
 
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
+#include "shardwright/exchange/python/call_line.h"
 #include "shardwright/exchange/python/node_line.h"
-#include "shardwright/exchange/torch_line.h"
+#include "shardwright/exchange/torch/in_place.h"
 
 namespace shardwright::torch {
 namespace {
 
-/// Words of Python, and what lines call.
-const std::set<std::string, std::less<>> reserved{
-    "False",    "None",   "True",  "and",  "as",     "assert",   "async",   "await",    "break",   "class",
-    "continue", "def",    "del",   "elif", "else",   "except",   "finally", "for",      "from",    "global",
-    "if",       "import", "in",    "is",   "lambda", "nonlocal", "not",     "or",       "pass",    "raise",
-    "return",   "try",    "while", "with", "yield",  "torch",    "F",       "aten",     "math",    "device",
-    "once",     "wide",   "sum",   "rank", "jax",    "jnp",      "lax",     "gradient", "fetched", "evicted"};
-
-std::string python_name(std::string_view name) {
-  std::string out;
-  for (char c : name) out += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  if (out.empty() || std::isdigit(static_cast<unsigned char>(out[0]))) out.insert(0, "_");
-  return out;
-}
+using namespace python;
 
 class StageWriter {
  public:
-  StageWriter(const Pipeline& pipeline, int stage)
+  StageWriter(const Pipeline& pipeline, int stage, const Elements& elements)
       : graph_(pipeline.stage(stage).graph),
         mesh_(graph_.meshes[0]),
         stage_(stage),
-        names_(python_names(graph_)) {}
+        names_(python_names(graph_)),
+        is_in_place_(nodes_in_place(pipeline, stage, elements)) {}
 
   StageText write(const Elements& elements) {
     for (const auto& [key, list] : elements.sections)
@@ -59,7 +47,7 @@ class StageWriter {
     for (NodeId n : e.nodes) {
       const Node& node = graph_.node(n);
       own.insert(node.results.begin(), node.results.end());
-      std::string line = fmt::format("    {} = {}", join(names(node.results), ", "), expression(node));
+      std::string line = fmt::format("    {} = {}", join(names(node.results), ", "), expression(n));
       std::set<std::string> dead;
       for (ValueId v : node.operands)
         if (last[v] == n && own.contains(v) && std::ranges::find(e.makes, v) == e.makes.end())
@@ -71,10 +59,11 @@ class StageWriter {
                                                                     : "(" + join(names(e.makes), ", ") + ")");
   }
 
-  std::string expression(const Node& node) {
+  std::string expression(NodeId n) {
+    const Node& node = graph_.node(n);
     if (node.op->kind == OpKind::step) return step(node);
     for (auto& [f, text] : python_functions(node.op->torch.functions)) out_.functions.emplace(f, text);
-    std::string line = line_of(graph_, node, names(node.operands), Engine::torch);
+    std::string line = line_of(graph_, node, names(node.operands), Engine::torch, is_in_place_[at(n.index)]);
     constexpr std::string_view here = "device=device";  // of what is made of nothing
     const std::size_t at_device = line.find(here);
     if (node.space == Space::host && at_device != line.npos)
@@ -123,33 +112,14 @@ class StageWriter {
   const Mesh& mesh_;
   int stage_;
   std::vector<std::string> names_;
+  std::vector<bool> is_in_place_;  // by node
   StageText out_;
 };
 
 }  // namespace
 
-std::vector<std::string> python_names(const Graph& graph) {
-  std::set<std::string, std::less<>> taken = reserved;
-  for (const Mesh& mesh : graph.meshes)
-    for (const Axis& axis : mesh.axes) taken.insert(axis.name);
-  for (const OpDef& op : all_ops())
-    for (std::string_view functions : {std::string_view(op.torch.functions), jax_functions(op)})
-      for (const auto& [name, text] : python_functions(functions)) taken.insert(name);
-  std::vector<std::string> out;
-  for (const Value& value : graph.values) {
-    std::string name = python_name(value.name);
-    const bool is_function = std::ranges::any_of(
-        std::array{Phase::forward, Phase::backward, Phase::weights, Phase::update},
-        [&](Phase phase) { return name.starts_with(fmt::format("{}_", name_of(phase))); });
-    if (is_function) name += "_";
-    while (!taken.insert(name).second) name += "_";
-    out.push_back(std::move(name));
-  }
-  return out;
-}
-
-StageText stage_text(const Pipeline& pipeline, int stage, const Elements& elements) {
-  return StageWriter(pipeline, stage).write(elements);
+python::StageText stage_text(const Pipeline& pipeline, int stage, const python::Elements& elements) {
+  return StageWriter(pipeline, stage, elements).write(elements);
 }
 
 }  // namespace shardwright::torch

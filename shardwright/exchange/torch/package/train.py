@@ -3,25 +3,18 @@
 One process a rank; on GPUs over NCCL where there are any, else on CPUs over gloo. A single rank needs no torchrun.
 """
 
-import argparse
-import json
 import os
 import sys
 import time
 
+import run
+
 
 def parsed():
-    p = argparse.ArgumentParser(description=__doc__)
-    p.add_argument("--data", help="safetensors with each input by name, [steps, batch, ...]; else synthetic data")
-    p.add_argument("--init", help="weights: safetensors, or the folder of a checkpoint; else as the seed says")
-    p.add_argument("--checkpoint", help="folder of a checkpoint to go on from: weights, states and step")
-    p.add_argument("--save", help="safetensors to write at the end: weights and states, as `shardwright checkpoint` reads")
-    p.add_argument("--steps", type=int, default=10, help="steps to be done in all")
-    p.add_argument("--seed", type=int, default=1, help="of initial values and synthetic data")
+    p = run.parser(__doc__)
     p.add_argument("--compile", action="store_true", help="let torch.compile make the model's functions faster")
     p.add_argument("--trace", help="file of two steps, kernel by kernel, for `shardwright calibrate --from` and viewers")
     p.add_argument("--device", choices=["cpu", "cuda"], help="default: cuda where there is one")
-    p.add_argument("--json", action="store_true", help="a JSON document for each step, and a summary")
     return p.parse_args()
 
 
@@ -34,36 +27,19 @@ import torch.distributed as dist
 
 import program
 import tensors
-from data import synthetic_batches
 from operators import device
 from parallel import Rank, box_of, placed
 from timeline import Trace
 
 
-def file_batches(path):
-    """The batch of step s of a file: row s of each tensor."""
-    file = tensors.File(path)
-    wanted = {value["name"]: value for stage in program.STAGES for value in stage["inputs"].values()}
-    for name, value in wanted.items():
-        if name not in file:
-            tensors.error(f"{path}: has no tensor '{name}', an input of the model")
-        shape = [n * program.MICRO_BATCHES if d == 0 else n for d, n in enumerate(value["shape"])]
-        if list(file.shape(name)[1:]) != shape:
-            tensors.error(f"{path}: '{name}' is {file.shape(name)} but should be [steps, {', '.join(map(str, shape))}]")
-    count = min(file.shape(name)[0] for name in wanted)
-    return lambda step, name: file.tensor(name)[step % count]
-
-
 def load_leaves(rank):
-    source = options.checkpoint or options.init
-    weights = tensors.open_weights(source) if source else None
+    """Returns the step that comes next."""
+    part, step = run.beginning(options)
     for stage in rank.stages.values():
         for name, leaf in stage.spec["leaves"].items():
             if leaf["kind"] != "accumulator":
-                box = box_of(leaf, stage.rank)
-                part = tensors.load(leaf, box, weights, options.seed, bool(options.checkpoint), device)
-                stage.leaves[name] = placed(leaf, part.contiguous())
-    return weights.run.get("step", 0) if options.checkpoint else 0
+                stage.leaves[name] = placed(leaf, part(leaf, box_of(leaf, stage.rank), device).contiguous())
+    return step
 
 
 def save(rank, path, step):
@@ -76,11 +52,7 @@ def save(rank, path, step):
                 name = leaf["name"].removesuffix(".master")
                 kept[name] = getattr(torch, leaf["dtype"]), leaf["shape"]
     if rank.rank == 0:
-        inputs = [value for stage in program.STAGES for value in stage["inputs"].values() if value["shape"]]
-        samples = max((value["shape"][0] * program.MICRO_BATCHES for value in inputs), default=0)
-        run = {"model": program.MODEL, "step": step, "seed": options.seed, "samples": samples, "schedule": "constant",
-               "best": None, "best_of": ""}
-        tensors.make_file(path, kept, run)
+        tensors.make_file(path, kept, run.description(options, step))
     if program.RANKS > 1:
         dist.barrier()
     file = tensors.File(path, writes=True)
@@ -110,7 +82,7 @@ def main():
         tensors.error("--trace times the lines of the model one by one: leave out --compile")
     trace = Trace(rank_number) if options.trace else None
     rank = Rank(rank_number, options.compile, trace)
-    batches = file_batches(options.data) if options.data else synthetic_batches(options.seed)
+    batches = run.batches(options)
     first, seconds = load_leaves(rank), []
     types = {v["name"]: getattr(torch, v["dtype"]) for s in program.STAGES for v in s["inputs"].values()}
     with torch.no_grad():
@@ -123,9 +95,7 @@ def main():
                 done = step - first
                 trace.is_on = done in (3, 4) if options.steps - first >= 5 else options.steps - step <= 2
             begin = time.perf_counter()
-            for name, value in rank.step(batch_part).items():  # reading them waits for the device
-                print(json.dumps({"step": step, name: value}) if options.json else f"step: {step}, {name} is {value:.7f}",
-                      flush=True)
+            run.tell_step(options, step, rank.step(batch_part))  # reading them waits for the device
             if device.type == "cuda":
                 torch.cuda.synchronize()
             seconds.append(time.perf_counter() - begin)
@@ -133,11 +103,8 @@ def main():
             trace.write(options.trace)
         if options.save:
             save(rank, options.save, max(first, options.steps))
-    usual = sorted(seconds[3:] or seconds)
-    if rank_number == 0 and options.json and usual:
-        peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else None
-        print(json.dumps({"summary": {"steps": len(seconds), "devices": world, "device": str(device.type),
-                                      "median_step_seconds": usual[len(usual) // 2], "peak_memory_bytes": peak}}))
+    if rank_number == 0:
+        run.tell_summary(options, seconds, device.type, torch.cuda.max_memory_allocated() if device.type == "cuda" else None)
     if world > 1:
         dist.destroy_process_group()
 

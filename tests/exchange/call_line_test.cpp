@@ -1,4 +1,4 @@
-#include "shardwright/exchange/torch_line.h"
+#include "shardwright/exchange/python/call_line.h"
 
 #include <gtest/gtest.h>
 

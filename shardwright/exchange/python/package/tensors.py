@@ -1,6 +1,6 @@
 """Weights, states and batches: safetensors files, checkpoints' folders, and the values that a run begins with.
 
-Files are mapped, so that nothing is read but the parts that devices hold.
+Files are mapped, so that nothing is read but the parts that are held here.
 """
 
 import json
@@ -8,13 +8,9 @@ import math
 import os
 import struct
 
-import jax.numpy as jnp
-import numpy as np
+import arrays
 
-TYPES = {"F64": np.dtype(np.float64), "F32": np.dtype(np.float32), "F16": np.dtype(np.float16),
-         "BF16": np.dtype(jnp.bfloat16), "I64": np.dtype(np.int64), "I32": np.dtype(np.int32),
-         "U8": np.dtype(np.uint8), "BOOL": np.dtype(np.bool_)}
-NAMES = {dtype: name for name, dtype in TYPES.items()}
+NAMES = {dtype: name for name, dtype in arrays.TYPES.items()}
 
 
 def error(message):
@@ -27,7 +23,7 @@ def error(message):
 class File:
     """A safetensors file."""
 
-    def __init__(self, path):
+    def __init__(self, path, writes=False):
         try:
             with open(path, "rb") as f:
                 (length,) = struct.unpack("<Q", f.read(8))
@@ -35,8 +31,7 @@ class File:
         except (OSError, struct.error, ValueError) as e:
             error(f"{path}: is no safetensors file that can be read: {e}")
         self.run = json.loads(self.entries.pop("__metadata__", {}).get("shardwright.run", "{}"))
-        self.path, self.start = path, 8 + length
-        self.bytes = np.memmap(path, np.uint8, "r")
+        self.start, self.bytes = 8 + length, arrays.mapped(path, writes)
 
     def __contains__(self, name):
         return name in self.entries
@@ -48,7 +43,7 @@ class File:
         """All of it; nothing is read before it is used."""
         entry = self.entries[name]
         begin, end = (self.start + offset for offset in entry["data_offsets"])
-        return self.bytes[begin:end].view(TYPES[entry["dtype"]]).reshape(entry["shape"])
+        return arrays.viewed(self.bytes[begin:end], arrays.TYPES[entry["dtype"]]).reshape(entry["shape"])
 
 
 class Folder:
@@ -91,11 +86,11 @@ class Folder:
                 continue
             source = self.files[shard].tensor(name)
             if out is None:
-                out = np.empty([b - a for a, b in box], source.dtype)
+                out = arrays.empty([b - a for a, b in box], source)
             here = tuple(slice(a - first, b - first) for (a, b), (first, _) in zip(both, box))
             there = tuple(slice(a - first, b - first) for (a, b), (first, _) in zip(both, cell))
             out[here] = source[there]
-        return out
+        return arrays.full([b - a for a, b in box], 0.0, None) if out is None else out  # of an empty box
 
 
 def open_weights(path):
@@ -111,12 +106,21 @@ def part_of(source, name, box):
 # ---- the values that a run begins with ----
 
 
+def shifted_right(x, bits):
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def signed(x):
+    x &= (1 << 64) - 1
+    return x - (1 << 64) if x >> 63 else x
+
+
 def splitmix64(x):
-    with np.errstate(over="ignore"):
-        x = np.asarray(x, np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return x ^ (x >> np.uint64(31))
+    """Of arrays of 64 bits, which stand in signed integers and wrap around."""
+    x = x + signed(0x9E3779B97F4A7C15)
+    x = (x ^ shifted_right(x, 30)) * signed(0xBF58476D1CE4E5B9)
+    x = (x ^ shifted_right(x, 27)) * signed(0x94D049BB133111EB)
+    return x ^ shifted_right(x, 31)
 
 
 class Stream:
@@ -126,40 +130,41 @@ class Stream:
         h = 0xCBF29CE484222325
         for byte in name.encode():
             h = ((h ^ byte) * 0x100000001B3) & ((1 << 64) - 1)
-        self.key = splitmix64(np.uint64((seed ^ h) & ((1 << 64) - 1)))
+        self.key = int(splitmix64(arrays.integers([signed(seed ^ h)]))[0])
 
     def bits(self, index):
-        with np.errstate(over="ignore"):
-            return splitmix64(self.key + splitmix64(np.asarray(index).astype(np.uint64)))
+        flat = index.reshape([-1])  # NumPy tells when a single integer wraps around
+        return splitmix64(self.key + splitmix64(flat)).reshape(index.shape)
 
     def uniform(self, index):
-        return (self.bits(index) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        return arrays.as_type(shifted_right(self.bits(index), 11), arrays.TYPES["F64"]) * 2.0**-53
 
     def below(self, index, n):
-        return (self.bits(index) % np.uint64(n)).astype(np.int64)
+        bits = self.bits(index)  # unsigned: the upper half is 2^63 more
+        return (shifted_right(bits, 1) % n * 2 + (bits & 1)) % n
 
     def normal(self, index):
         u, v = 1 - self.uniform(2 * index), self.uniform(2 * index + 1)
-        return np.sqrt(-2 * np.log(u)) * np.cos(2 * math.pi * v)
+        return arrays.sqrt(-2 * arrays.log(u)) * arrays.cos(2 * math.pi * v)
 
 
-def indices_of(shape, box):
+def indices_of(shape, box, device):
     """Of the elements in a box, their places in the whole tensor."""
-    index, stride = np.zeros([1] * len(shape), np.int64), 1
+    index, stride = arrays.arange(0, 1, device).reshape([1] * len(shape)), 1
     for d in reversed(range(len(shape))):
-        own = np.arange(*box[d]) * stride
+        own = arrays.arange(*box[d], device) * stride
         index = index + own.reshape([-1] + [1] * (len(shape) - 1 - d))
         stride *= shape[d]
     return index
 
 
-def initial(leaf, box, seed):
+def initial(leaf, box, seed, device):
     init, start = leaf.get("init", {}), leaf.get("init", {}).get("init", "zeros")
     shape = [b - a for a, b in box]
     if start in ("zeros", "ones", "constant"):
         value = {"zeros": 0.0, "ones": 1.0, "constant": init.get("value", 0.0)}[start]
-        return np.full(shape, value)
-    stream, index = Stream(seed, init.get("as", leaf["name"])), indices_of(leaf["shape"], box)
+        return arrays.full(shape, value, device)
+    stream, index = Stream(seed, init.get("as", leaf["name"])), indices_of(leaf["shape"], box, device)
     if start == "uniform":
         x = 2 * stream.uniform(index) - 1
     else:
@@ -167,47 +172,49 @@ def initial(leaf, box, seed):
         if start == "truncated_normal":
             count = math.prod(leaf["shape"])
             for draw in range(1, 64):
-                far = np.abs(x) > 2
+                far = abs(x) > 2
                 if not far.any():
                     break
                 index = index + far * count
-                x = np.where(far, stream.normal(index), x)
+                x = arrays.where(far, stream.normal(index), x)
     return init.get("shift", 0.0) + init.get("scale", 1.0) * x
 
 
-def load(leaf, box, source, seed, has_states):
+def load(leaf, box, source, seed, has_states, device=None):
     """A leaf's part as a run begins: from weights, or else as it begins anew. Masters stand there as the weights."""
-    dtype = np.dtype(getattr(jnp, leaf["dtype"]))
+    dtype = arrays.dtype_called(leaf["dtype"])
     is_weight = leaf["kind"] == "param" or leaf["name"].endswith(".master")
     name = leaf["name"].removesuffix(".master")
     if source is None or not (is_weight or has_states):
-        return initial(leaf, box, seed).astype(dtype)
+        return arrays.as_type(initial(leaf, box, seed, device), dtype)
     if name not in source and "init." + name in source:
         name = "init." + name
     if name not in source:
         if is_weight:
             error(f"parameter '{name}' is missing from the weights")
-        return initial(leaf, box, seed).astype(dtype)
+        return arrays.as_type(initial(leaf, box, seed, device), dtype)
     if list(source.shape(name)) != list(leaf["shape"]):
         error(f"'{name}' is {leaf['shape']} but the weights have {list(source.shape(name))}")
-    return np.asarray(part_of(source, name, box)).astype(dtype)
+    return arrays.placed(part_of(source, name, box), dtype, device)
 
 
 # ---- files that are written ----
 
 
-def write_file(path, tensors, run):
-    """A file of {name: array}: wide elements first, which aligns them all."""
+def head_of(tensors, run):
+    """The header of a file of {name: (dtype, shape)}: wide elements first, which aligns them all."""
     entries, offset = {"__metadata__": {"shardwright.run": json.dumps(run)}}, 0
-    order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
-    for name in order:
-        end = offset + tensors[name].nbytes
-        entries[name] = {"dtype": NAMES[tensors[name].dtype], "shape": list(tensors[name].shape),
-                         "data_offsets": [offset, end]}
+    for name, (dtype, shape) in sorted(tensors.items(), key=lambda t: (-arrays.size_of(t[1][0]), t[0])):
+        end = offset + math.prod(shape) * arrays.size_of(dtype)
+        entries[name] = {"dtype": NAMES[dtype], "shape": list(shape), "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(entries).encode()
     text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text, offset
+
+
+def make_file(path, tensors, run):
+    head, size = head_of(tensors, run)
     with open(path, "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text)
-        for name in order:
-            f.write(np.ascontiguousarray(tensors[name]).tobytes())
+        f.write(head)
+        f.truncate(len(head) + size)

@@ -35,6 +35,7 @@ struct TorchCall {
   std::vector<std::string> operands;  // as they are called in Python
   const Mesh& mesh;
   std::function<const KernelCall&(int rank)> on_rank;  // local types; attributes need no defaults
+  bool is_in_place = false;                            // results are written over operands
 };
 
 /// Throws: Error that names the operator if it is not written in PyTorch.

@@ -1,4 +1,4 @@
-#include "shardwright/exchange/torch/task_lists.h"
+#include "shardwright/exchange/python/task_lists.h"
 
 #include <set>
 #include <tuple>
@@ -6,7 +6,7 @@
 #include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 
-namespace shardwright::torch {
+namespace shardwright::python {
 namespace {
 
 /// Lists, each of which is a part of one order, as one: what stands behind one another in any of them does so here.
@@ -151,4 +151,4 @@ TaskLists task_lists(const Pipeline& pipeline, const std::vector<RankStep>& step
   return out;
 }
 
-}  // namespace shardwright::torch
+}  // namespace shardwright::python

@@ -1,4 +1,4 @@
-#include "shardwright/exchange/torch_line.h"
+#include "shardwright/exchange/python/call_line.h"
 
 #include <algorithm>
 #include <array>
@@ -98,6 +98,7 @@ class Place {
   std::string text() const {
     if (name_ == "*") return join(call_.operands, ", ");
     if (const auto number = to_integer(name_)) return call_.operands.at(at(*number));
+    if (name_ == "in_place") return engine_ == Engine::torch && call_.is_in_place ? "_in_place" : "";
     if (name_ == "dtype") return dtype_text(call_.whole.results[0].dtype, engine_);
     if (name_ == "shape") return lists([](const KernelCall& c) { return c.results[0].shape; });
     if (const std::size_t dot = name_.find('.'); dot != name_.npos)

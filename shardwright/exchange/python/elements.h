@@ -1,4 +1,4 @@
-// What sections do, one after the other, as a package for PyTorch has it: functions of tensors, which are all that is
+// What sections do, one after the other, as a package of Python has it: functions of tensors, which are all that is
 // computed between two other things, and these. And what each of them reads and makes, so that nothing is kept that
 // nobody reads any more.
 #pragma once
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "shardwright/exchange/torch/task_lists.h"
+#include "shardwright/exchange/python/task_lists.h"
 
-namespace shardwright::torch {
+namespace shardwright::python {
 
 struct Element {
   Item item;                       // of a function: Act::compute
@@ -38,4 +38,4 @@ std::vector<std::pair<ValueId, std::string>> scalars_of(const Pipeline& pipeline
 
 bool is_leaf(const Node& node);
 
-}  // namespace shardwright::torch
+}  // namespace shardwright::python

@@ -1,4 +1,4 @@
-#include "shardwright/exchange/torch/elements.h"
+#include "shardwright/exchange/python/elements.h"
 
 #include <algorithm>
 #include <set>
@@ -6,7 +6,7 @@
 #include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 
-namespace shardwright::torch {
+namespace shardwright::python {
 namespace {
 
 using OfStage = std::pair<int, ValueId>;
@@ -246,4 +246,4 @@ Elements elements_of(const Pipeline& pipeline, const TaskLists& lists, Steps ste
   return out;
 }
 
-}  // namespace shardwright::torch
+}  // namespace shardwright::python

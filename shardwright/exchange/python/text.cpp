@@ -1,4 +1,4 @@
-#include "shardwright/exchange/python_text.h"
+#include "shardwright/exchange/python/text.h"
 
 #include <vector>
 

@@ -1,21 +1,20 @@
 """Batches of random numbers, yet learnable, where no data are given: those of `shardwright train` with the same seed.
 
-Every element is a function of seed, step and its place.
+Every element is a function of seed, step and its place, so each rank makes the whole batch and takes its part.
 """
 
 import math
 
-import numpy as np
-
+import arrays
 import program
-from tensors import Stream, error
+from tensors import Stream, error, shifted_right
 
 
 def noise(stream, index):
     """Nearly normal: the sum of four uniforms of 16 bits."""
     bits = stream.bits(index)
-    total = sum((bits >> np.uint64(n)) & np.uint64(0xFFFF) for n in (0, 16, 32, 48))
-    return (total.astype(np.float64) / 2.0**16 - 2.0) * math.sqrt(3.0)
+    total = sum(shifted_right(bits, n) & 0xFFFF if n else bits & 0xFFFF for n in (0, 16, 32, 48))
+    return (arrays.as_type(total, arrays.TYPES["F64"]) / 2.0**16 - 2.0) * math.sqrt(3.0)
 
 
 def is_integer(value):
@@ -39,7 +38,7 @@ class Synthetic:
         rows = self.label["shape"][0]
         if is_integer(self.label) and math.prod(self.label["shape"]) > rows:
             return self.sequences(step)
-        classes = self.stream("synthetic classes").below(step * rows + np.arange(rows), self.task["classes"])
+        classes = self.stream("synthetic classes").below(step * rows + arrays.arange(0, rows), self.task["classes"])
         out = {name: self.of_classes(name, value, classes, step) for name, value in self.inputs.items()}
         if self.task["label"]:
             is_class = is_integer(self.label)
@@ -50,7 +49,7 @@ class Synthetic:
         random, prototype = self.stream("synthetic input " + name), self.stream("synthetic prototype " + name)
         count = math.prod(value["shape"])
         width = count // value["shape"][0]
-        index = np.arange(count)
+        index = arrays.arange(0, count)
         own = classes[index // width]
         if not is_integer(value):
             x = 0.6 * noise(prototype, own * width + index % width) + noise(random, step * count + index)
@@ -58,8 +57,8 @@ class Synthetic:
         below = self.task["vocabulary"].get(name, self.task["classes"])
         anything = random.below(step * count + index, below)
         congruent = anything - anything % self.task["classes"] + own
-        congruent = np.where(congruent < below, congruent, own % below)
-        return np.where(index % width % 2 == 1, anything, congruent).reshape(value["shape"])
+        congruent = arrays.where(congruent < below, congruent, own % below)
+        return arrays.where(index % width % 2 == 1, anything, congruent).reshape(value["shape"])
 
     def sequences(self, step):
         rows = self.label["shape"][0]
@@ -67,13 +66,13 @@ class Synthetic:
         for name, value in self.inputs.items():
             random = self.stream("synthetic sequence " + name)
             below = min(self.task["classes"], self.task["vocabulary"].get(name, self.task["classes"]))
-            b = random.below(0, below)
-            index = 1 + 2 * step * rows * (length + 1) + 2 * np.arange(rows * (length + 1)).reshape(rows, -1)
+            b = random.below(arrays.integers([0]), below)
+            index = 1 + 2 * step * rows * (length + 1) + 2 * arrays.arange(0, rows * (length + 1)).reshape(rows, -1)
             follows, anything = random.uniform(index) >= 0.1, random.below(index + 1, below)
             columns = [anything[:, 0]]
             for i in range(1, length + 1):
-                columns.append(np.where(follows[:, i], (5 * columns[-1] + b) % below, anything[:, i]))
-            elements = np.stack(columns, 1)
+                columns.append(arrays.where(follows[:, i], (5 * columns[-1] + b) % below, anything[:, i]))
+            elements = arrays.stack(columns, 1)
             out[name] = elements[:, :-1].reshape(value["shape"])
             if self.task["label"]:
                 out.setdefault(self.task["label"], elements[:, 1:].reshape(self.label["shape"]))
@@ -85,18 +84,18 @@ class Synthetic:
         features = []
         for name, value in self.inputs.items():
             x = inputs[name].reshape(rows, -1)
+            x = arrays.as_type(x, arrays.dtype_called(value["dtype"]))
             if is_integer(value):
-                features.append(noise(self.stream("synthetic value " + name), x))
-            else:
-                features.append(x.astype(np.dtype(value["dtype"])).astype(np.float64))
-        features = np.concatenate(features, 1)
+                x = noise(self.stream("synthetic value " + name), arrays.as_type(x, arrays.TYPES["I64"]))
+            features.append(arrays.as_type(x, arrays.TYPES["F64"]))
+        features = arrays.cat(features, 1)
         random, places = self.stream("synthetic label"), self.stream("synthetic map")
         count = math.prod(self.label["shape"])
-        label = 0.1 * noise(random, step * count + np.arange(count)).reshape(rows, -1)
+        label = 0.1 * noise(random, step * count + arrays.arange(0, count)).reshape(rows, -1)
         for j in range(label.shape[1] * 8):
-            at = places.below(2 * j, features.shape[1])
-            label[:, j // 8] += noise(places, 2 * j + 1) / math.sqrt(8) * features[:, at]
-        label = (label > 0).astype(np.float64) if self.task["label_is_share"] else label
+            at = int(places.below(arrays.integers([2 * j]), features.shape[1])[0])
+            label[:, j // 8] += noise(places, arrays.integers([2 * j + 1])) / math.sqrt(8) * features[:, at]
+        label = arrays.as_type(label > 0, arrays.TYPES["F64"]) if self.task["label_is_share"] else label
         return label.reshape(self.label["shape"])
 
 

@@ -7,7 +7,7 @@
 
 #include "shardwright/lower/step.h"
 
-namespace shardwright::torch {
+namespace shardwright::python {
 
 /// An instruction in words that all ranks share.
 struct Item {
@@ -29,4 +29,4 @@ struct TaskLists {
 
 TaskLists task_lists(const Pipeline& pipeline, const std::vector<RankStep>& steps);
 
-}  // namespace shardwright::torch
+}  // namespace shardwright::python

@@ -1,0 +1,70 @@
+"""A run as any engine does it: its options, its batches, where it begins, what it tells."""
+
+import argparse
+import json
+
+import program
+import tensors
+from data import synthetic_batches
+
+
+def parser(doc):
+    p = argparse.ArgumentParser(description=doc)
+    p.add_argument("--data", help="safetensors with each input by name, [steps, batch, ...]; else synthetic data")
+    p.add_argument("--init", help="weights: safetensors, or the folder of a checkpoint; else as the seed says")
+    p.add_argument("--checkpoint", help="folder of a checkpoint to go on from: weights, states and step")
+    p.add_argument("--save", help="safetensors to write at the end: weights and states, as `shardwright checkpoint` reads")
+    p.add_argument("--steps", type=int, default=10, help="steps to be done in all")
+    p.add_argument("--seed", type=int, default=1, help="of initial values and synthetic data")
+    p.add_argument("--json", action="store_true", help="a JSON document for each step, and a summary")
+    return p
+
+
+def file_batches(path):
+    """The batch of step s of a file: row s of each tensor."""
+    file = tensors.File(path)
+    wanted = {value["name"]: value for stage in program.STAGES for value in stage["inputs"].values()}
+    for name, value in wanted.items():
+        if name not in file:
+            tensors.error(f"{path}: has no tensor '{name}', an input of the model")
+        shape = [n * program.MICRO_BATCHES if d == 0 else n for d, n in enumerate(value["shape"])]
+        if list(file.shape(name)[1:]) != shape:
+            tensors.error(f"{path}: '{name}' is {file.shape(name)} but should be [steps, {', '.join(map(str, shape))}]")
+    count = min(file.shape(name)[0] for name in wanted)
+    return lambda step, name: file.tensor(name)[step % count]
+
+
+def batches(options):
+    """`batches(step, name)`: the whole batch of an input."""
+    return file_batches(options.data) if options.data else synthetic_batches(options.seed)
+
+
+def beginning(options):
+    """`part(leaf, box, device)` of what leaves begin with, and the step that comes next."""
+    source = options.checkpoint or options.init
+    weights = tensors.open_weights(source) if source else None
+
+    def part(leaf, box, device=None):
+        return tensors.load(leaf, box, weights, options.seed, bool(options.checkpoint), device)
+
+    return part, weights.run.get("step", 0) if options.checkpoint else 0
+
+
+def description(options, step):
+    """What a checkpoint says of its run."""
+    inputs = [value for stage in program.STAGES for value in stage["inputs"].values() if value["shape"]]
+    samples = max((value["shape"][0] * program.MICRO_BATCHES for value in inputs), default=0)
+    return {"model": program.MODEL, "step": step, "seed": options.seed, "samples": samples, "schedule": "constant",
+            "best": None, "best_of": ""}
+
+
+def tell_step(options, step, scalars):
+    for name, value in scalars.items():
+        print(json.dumps({"step": step, name: value}) if options.json else f"step: {step}, {name} is {value:.7f}", flush=True)
+
+
+def tell_summary(options, seconds, device, peak):
+    usual = sorted(seconds[3:] or seconds)
+    if options.json and usual:
+        print(json.dumps({"summary": {"steps": len(seconds), "devices": program.RANKS, "device": device,
+                                      "median_step_seconds": usual[len(usual) // 2], "peak_memory_bytes": peak}}))
