@@ -12,7 +12,6 @@ std::string_view name_of(Phase phase) {
   return names[static_cast<std::size_t>(phase)];
 }
 
-
 std::string_view name_of(Level level) {
   constexpr std::array<std::string_view, 3> names{"network", "planned graph", "program"};
   return names[static_cast<std::size_t>(level)];

@@ -83,7 +83,7 @@ def square_root(x):
 
 def computed_once(*scalars):
     """Of what is compiled in a kernel of its own, as a running sum of one addend is: else with every few elements again."""
-    if not (hasattr(torch, "compiler") and torch.compiler.is_compiling()):
+    if not is_compiling():
         return scalars
     return torch.cumsum(torch.stack(scalars).reshape(-1, 1), 1).reshape(-1).unbind()
 
@@ -97,20 +97,16 @@ def put(held, new):
 
 def in_one_pass(kernel, weight, gradient, states, master, guard, run):
     """Whether PyTorch's own kernel has done it, which asks for no strides."""
-    own = weight if master is None else master
-    is_compiled = hasattr(torch, "compiler") and torch.compiler.is_compiling()
-    are_alike = gradient.dtype == own.dtype and all(x.dtype == own.dtype and x.is_contiguous() for x in [own, *states])
-    if is_compiled or guard is not None or not are_alike or not hasattr(torch, kernel) or not has_kernel(kernel, own):
+    if guard is not None or is_compiling():
         return False
-    run(getattr(torch, kernel), own, gradient.contiguous())
+    own = weight if master is None else master
+    kernel = own_kernel(kernel, own.device.type)
+    if kernel is None or any(x.dtype != own.dtype or not x.is_contiguous() for x in (own, gradient, *states)):
+        return False
+    run(kernel, own, gradient)
     if master is not None:
         weight.copy_(master)
     return True
-
-
-def has_kernel(name, x):
-    """Old versions have it on GPUs alone."""
-    return torch._C._dispatch_has_kernel_for_dispatch_key("aten::" + name, x.device.type.upper())
 
 
 def rate_for(rate, x):

@@ -1,5 +1,6 @@
 """The plan's operators, as its kernels compute them: sums in f32 at least, each result rounded once."""
 
+import functools
 import math
 import os
 
@@ -7,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 aten = torch.ops.aten
+is_compiling = torch.compiler.is_compiling if hasattr(torch, "compiler") else lambda: False
 has_scaled_attention = hasattr(F, "scaled_dot_product_attention") and int(torch.__version__[0]) >= 2
 
 
@@ -22,6 +24,13 @@ device = own_device()
 def wide(x):
     """x in the type in which it is computed."""
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
+
+
+@functools.lru_cache(maxsize=None)
+def own_kernel(name, device_type):
+    """PyTorch's kernel of that name; None: this version has none, or none on such devices."""
+    there = hasattr(torch, name) and torch._C._dispatch_has_kernel_for_dispatch_key("aten::" + name, device_type.upper())
+    return getattr(torch, name) if there else None
 
 
 def fetched(x):
