@@ -172,9 +172,11 @@ TEST_F(Exchange, dtensor_leaves_room_for_an_axis_that_is_more_major_and_more_to_
       << text;
   EXPECT_NE(text.find("\"w1\": (0, (8, 8), [Shard(0), Shard(1)])"), text.npos) << text;
   EXPECT_NE(text.find("\"matmul2\": (0, (8, 8), [Shard(0), Partial(\"sum\")])"), text.npos) << text;
-  EXPECT_NE(
-      run({"export", "p.json", "--to", "jax"}).out.find("\"w2\": (0, (8, 8), P((\"tp\", \"dp\"), None))"),
-      text.npos);
+  const std::string of_jax = run({"export", "p.json", "--to", "jax"}).out;
+  EXPECT_NE(of_jax.find("\"w2\": (0, (8, 8), P((\"tp\", \"dp\"), None))"), of_jax.npos);
+  // JAX takes addends only over axes of this type.
+  EXPECT_NE(of_jax.find("unreduced={\"tp\"}"), of_jax.npos);
+  EXPECT_NE(of_jax.find("AxisType.Explicit if spec.unreduced"), of_jax.npos);
 }
 
 TEST_F(Exchange, what_no_axis_divides_is_refused_by_name) {

@@ -41,7 +41,7 @@ class Writer {
     out.text +=
         "import numpy\n"
         "import jax\n"
-        "from jax.sharding import Mesh, NamedSharding, PartitionSpec as P\n\n"
+        "from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P\n\n"
         "# A part of the network each: its first rank, its meshes, and of each tensor the number of its "
         "mesh,\n"
         "# its whole shape and its spec. Weights of dense layers are (in, out).\n";
@@ -51,15 +51,19 @@ class Writer {
 
  private:
   static constexpr const char* tail =
-      "\n\ndef mesh(stage, number=0, devices=None):\n"
+      "\n\ndef mesh(stage, number=0, devices=None, axis_type=None):\n"
       "    names, sizes = zip(*STAGES[stage][\"meshes\"][number])\n"
       "    first, count = STAGES[stage][\"first_rank\"], int(numpy.prod(sizes))\n"
       "    devices = jax.devices() if devices is None else devices\n"
-      "    return Mesh(numpy.array(devices[first:first + count]).reshape(sizes), names)\n"
+      "    types = axis_type and (axis_type,) * len(names)\n"
+      "    return Mesh(numpy.array(devices[first:first + count]).reshape(sizes), names, axis_types=types)\n"
       "\n\ndef sharding(stage, kind, name, devices=None):\n"
-      "    \"\"\"Of one of STAGES[stage][kind]: `parameters`, `inputs`, `activations`.\"\"\"\n"
+      "    \"\"\"Of one of STAGES[stage][kind]: `parameters`, `inputs`, `activations`.\n\n"
+      "    Unreduced values are of meshes whose axes are explicit: JAX has them in no others.\n"
+      "    \"\"\"\n"
       "    number, _, spec = STAGES[stage][kind][name]\n"
-      "    return NamedSharding(mesh(stage, number, devices), spec)\n";
+      "    explicit = AxisType.Explicit if spec.unreduced else None\n"
+      "    return NamedSharding(mesh(stage, number, devices, explicit), spec)\n";
 
   void leave_words() {
     left_.take({"dp", "tp", "pp", "sequence_parallel", "operators split otherwise", "layers by stage",
