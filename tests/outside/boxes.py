@@ -1,12 +1,13 @@
-"""Plans in others' words, read by what those words mean to them: which rank holds which part of each parameter and input.
+"""Plans in others' words, read by what those words mean to them: which rank holds which part of each tensor.
 
 Nothing here knows how the files are written: each reader follows the format's own documentation (named above it) and says
 for every tensor and rank its box, [begin, end) per dim. `ours` does the same from `lower --json`. They must be equal, for
 drawn plans in every format that can say them; and what is read back by `import` must be the plan again.
 
-Usage: boxes.py BINARY [--drawn COUNT] [--seed S] [--formats NAME,...] [--libraries FOLDER]
+Usage: boxes.py BINARY [--drawn COUNT] [--seed S] [--formats NAME,...] [--libraries [FOLDER]]
 
-With --libraries, PyTorch and JAX themselves say it, too: FOLDER/pt and FOLDER/jx are virtual environments that have them.
+With --libraries PyTorch, transformers and JAX themselves say it, too: FOLDER/pt and FOLDER/jx (default ~/.cache/peers) are
+virtual environments that have them. Without either it is skipped (77).
 """
 
 import argparse
@@ -38,17 +39,26 @@ def run(*command, fails=False):
 
 def ours(binary, plan):
     program = json.loads(run(binary, "lower", plan_model(plan), "--plan", plan, "--json").stdout)
-    out = {}
+    leaves, results = {}, {}
     for stage in program["stages"]:
-        leaves = {name: node["op"] for node in stage["nodes"] for name in node["results"]
-                  if node["op"] in ("param", "input")}
-        for value in stage["values"]:
-            if value["name"] not in leaves:
+        by = {name: node for node in stage["nodes"] for name in node["results"]}
+        values = {value["name"]: value for value in stage["values"]}
+        for name, value in values.items():
+            is_leaf = name in by and by[name]["op"] in ("param", "input")
+            made = value if is_leaf else values.get(as_made(name, by))
+            if made is None:
                 continue
-            mesh = stage["meshes"][value["layout"]["mesh"]]
+            mesh = stage["meshes"][made["layout"]["mesh"]]
             for rank in range(stage["ranks"]):
-                out[(value["name"], stage["first_rank"] + rank)] = floor_box(value, mesh, rank)
-    return out
+                (leaves if is_leaf else results)[(name, stage["first_rank"] + rank)] = floor_box(made, mesh, rank)
+    return leaves, results
+
+
+def as_made(name, by):
+    """What an operator has made, before a redistribution gave its name to what that makes of it."""
+    while name in by and by[name]["phase"] == "forward" and "rule" not in by[name] and len(by[name]["operands"]) == 1:
+        name = by[name]["operands"][0]
+    return name if name in by and by[name]["phase"] == "forward" and "rule" in by[name] else None
 
 
 def plan_model(plan):
@@ -123,7 +133,7 @@ def dtensor(path, plan):
     _StridedShard cuts into count * split_factor chunks and takes every count-th of them."""
     out = {}
     for stage in stages_of(path, {}):
-        for kind in ("parameters", "inputs"):
+        for kind in ("parameters", "inputs", "activations"):
             for name, (number, shape, placements) in stage[kind].items():
                 mesh = stage["meshes"][number]
                 count = math.prod(size for _, size in mesh)
@@ -131,7 +141,7 @@ def dtensor(path, plan):
                     at = coordinates(mesh, rank)
                     dims = [list(range(n)) for n in shape]
                     for (axis, size), (placement, arguments, more) in zip(mesh, placements):
-                        if placement == "Replicate":
+                        if placement in ("Replicate", "Partial"):
                             continue
                         d = arguments[0]
                         factor = more.get("split_factor", 1)
@@ -147,7 +157,7 @@ def jax(path, plan):
     out = {}
     spec = lambda *dims, unreduced=frozenset(): dims  # noqa: E731
     for stage in stages_of(path, {"PartitionSpec": spec}):
-        for kind in ("parameters", "inputs"):
+        for kind in ("parameters", "inputs", "activations"):
             for name, (number, shape, dims) in stage[kind].items():
                 mesh = stage["meshes"][number]
                 sizes = dict(mesh)
@@ -326,7 +336,7 @@ DEGREES = {"megatron": megatron, "torchtitan": torchtitan, "mindformers": mindfo
 ENDING = {"mindspore": ".json"}
 
 
-LIBRARIES = {"jax": "jx", "dtensor": "pt"}
+LIBRARIES = {"jax": "jx", "dtensor": "pt", "huggingface": "pt"}
 
 
 def of_library(folder, name, path):
@@ -336,6 +346,35 @@ def of_library(folder, name, path):
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "boxes_of_libraries.py")
     said = json.loads(run(python, script, name, path).stdout)
     return {(key.rsplit(" ", 1)[0], int(key.rsplit(" ", 1)[1])): [tuple(b) for b in box] for key, box in said.items()}
+
+
+MODULES = {"embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head", "norm1": "input_layernorm",
+           "norm2": "post_attention_layernorm", **{"attention." + x: f"self_attn.{x}_proj" for x in "qkvo"},
+           **{"ffn." + x: f"mlp.{x}_proj" for x in ("gate", "up", "down")}}
+
+
+def as_transformers_has_it(mine, tp):
+    """The same boxes by transformers' names, whose weights of dense modules are (out, in), on the ranks of one group."""
+    out = {}
+    for (name, rank), box in mine.items():
+        layer, own = re.fullmatch(r"(layers\.\d+\.)?(.*)", name).groups()
+        module = MODULES.get(own.removesuffix(".weight"))
+        if rank < tp and module:
+            is_dense = len(box) == 2 and own != "embedding.weight"
+            out[(("model." + layer if layer else "") + module + ".weight", rank)] = box[::-1] if is_dense else box
+    return out
+
+
+def wrong_by_library(libraries, name, path, mine, counts):
+    """What the library itself says otherwise; nothing where it is not there."""
+    said = of_library(libraries, name, path) if libraries and name in LIBRARIES else None
+    if said is None:
+        return []
+    if name == "huggingface":
+        mine = as_transformers_has_it(mine, 1 + max(rank for _, rank in said))
+    same, _, wrong = differences(mine, said, name + " itself")
+    counts.setdefault(name + " itself", []).append(same)
+    return wrong if same else [f"{name} itself says nothing of what there is"]
 
 
 def drawn(count, seed):
@@ -385,7 +424,7 @@ def check(binary, folder, model, flags, formats, counts, libraries=""):
     made = run(binary, "plan", model, *flags, "-o", plan, fails=True)
     if made.returncode:  # drawn, and not possible
         return f"not planned: {made.stderr.strip()[-160:]}"
-    mine = ours(binary, plan)
+    mine, results = ours(binary, plan)
     with open(plan) as file:
         document = json.load(file)
     level, failures = document["zero"], []
@@ -395,6 +434,7 @@ def check(binary, folder, model, flags, formats, counts, libraries=""):
         if wrote.returncode:  # it is refused, by name
             counts.setdefault(name + " refused", []).append(wrote.stderr.strip())
             continue
+        of_all = {**mine, **results} if name in ("dtensor", "jax") else mine
         if name in LAYOUTS:
             theirs = LAYOUTS[name](path, plan)
         elif level >= 2 or model.startswith("ffn") or re.search("split otherwise|layers cut|layers by stage", wrote.stderr):
@@ -403,10 +443,9 @@ def check(binary, folder, model, flags, formats, counts, libraries=""):
             theirs = degrees_of(name, path, plan, mine)
             if theirs is None:
                 continue
-        same, missing, wrong = differences(mine, theirs, name)
-        if libraries and name in LIBRARIES and (said := of_library(libraries, name, path)) is not None:
-            wrong += differences(mine, said, name + " itself")[2]
-            counts.setdefault(name + " itself", []).append(len(said))
+        same, missing, wrong = differences(of_all, theirs, name)
+        wrong += wrong_by_library(libraries, name, path, of_all, counts)
+        missing &= {key[0] for key in mine}  # an activation that is not cut evenly is left out, by name
         inputs_only = name == "mindspore"
         parameters = {key[0] for key in mine if not is_input(key[0])}
         lost = missing & parameters if inputs_only else missing
@@ -465,14 +504,20 @@ def degrees_of(name, path, plan, mine):
 GOLDEN = {0: [(0, 2), (0, 8)], 1: [(4, 6), (0, 8)], 2: [(2, 4), (0, 8)], 3: [(6, 8), (0, 8)]}
 
 
-def check_golden(binary, folder):
+def check_golden(binary, folder, libraries):
     """FSDP over TP of an 8x8 weight on 2x2: rows 0-1, 4-5, 2-3, 6-7."""
     plan, path = folder + "/golden.json", folder + "/golden.py"
     run(binary, "plan", "matmul_chain:widths=8-8-8,batch=8", "--devices", "4", "--set", "dp=2,tp=2,zero=3,zero_threshold=0",
         "-o", plan)
     run(binary, "export", plan, "--to", "dtensor", "-o", path)
-    got = {rank: box for (name, rank), box in dtensor(path, plan).items() if name == "w2"}
-    return None if got == GOLDEN else f"FSDP over TP: {got}, not {GOLDEN}"
+    said = {"by its documentation": dtensor(path, plan)}
+    if libraries and (itself := of_library(libraries, "dtensor", path)) is not None:
+        said["by itself"] = itself
+    for by, boxes in said.items():
+        got = {rank: box for (name, rank), box in boxes.items() if name == "w2"}
+        if got != GOLDEN:
+            return f"FSDP over TP, {by}: {got}, not {GOLDEN}"
+    return None
 
 
 def main():
@@ -481,14 +526,19 @@ def main():
     arguments.add_argument("--drawn", type=int, default=30)
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--formats", default=",".join([*LAYOUTS, *DEGREES]))
-    arguments.add_argument("--libraries", default="")
+    arguments.add_argument("--libraries", nargs="?", const=os.path.expanduser("~/.cache/peers"), default="")
     asked = arguments.parse_args()
+    absent = {environment for environment in LIBRARIES.values()
+              if asked.libraries and not os.path.exists(os.path.join(asked.libraries, environment, "bin/python"))}
+    if absent == set(LIBRARIES.values()):
+        print(f"skipped: {asked.libraries} has neither pt nor jx, environments with PyTorch 2 and transformers, and with JAX")
+        return 77
     for name, environment in LIBRARIES.items():
-        if asked.libraries and not os.path.exists(os.path.join(asked.libraries, environment, "bin/python")):
+        if environment in absent:
             print(f"{name} itself is not asked: {asked.libraries}/{environment} is not there")
     binary, counts, failed, planned = os.path.abspath(asked.binary), {}, 0, 0
     with tempfile.TemporaryDirectory() as folder:
-        if why := check_golden(binary, folder):
+        if why := check_golden(binary, folder, asked.libraries):
             print(why)
             failed += 1
         for model, flags in drawn(asked.drawn, asked.seed):
