@@ -7,14 +7,18 @@
 //   run            Session(program).step(batch)             -> losses
 //   simulate       estimate(program, cluster)               -> seconds and bytes
 //   take along     emit(graph, plan, "jax", {}).save("dir") -> the program in PyTorch or JAX
+//                  export_plan(graph, plan, "megatron").text -> the plan as others are configured; import_plan, advise: back
 //
 // From C++ code of one's own, TrainStep (frontend/train_step.h) takes all of them at once.
 #pragma once
 
 #include "shardwright/autodiff/train_step.h"       // IWYU pragma: export
+#include "shardwright/frontend/advice.h"           // IWYU pragma: export
 #include "shardwright/frontend/emit.h"             // IWYU pragma: export
+#include "shardwright/frontend/export_plan.h"      // IWYU pragma: export
 #include "shardwright/frontend/fit.h"              // IWYU pragma: export
 #include "shardwright/frontend/generate.h"         // IWYU pragma: export
+#include "shardwright/frontend/import_plan.h"      // IWYU pragma: export
 #include "shardwright/frontend/model.h"            // IWYU pragma: export
 #include "shardwright/frontend/modules.h"          // IWYU pragma: export
 #include "shardwright/frontend/predict.h"          // IWYU pragma: export

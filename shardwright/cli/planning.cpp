@@ -13,6 +13,7 @@
 #include "shardwright/cli/strategies.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/explain/unfixed.h"
+#include "shardwright/frontend/alternatives.h"
 #include "shardwright/frontend/fitting_strategies.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/graph/op.h"
@@ -87,23 +88,13 @@ Model unsplit_model_of(const Arguments& arguments, const Pipelining& p, const st
 }
 
 Model model_of(const Arguments& arguments, const Pipelining& p, const std::string& input) {
-  const std::string spec = spec_of(arguments);
   const int micro_batches = p.batch_parts();
   Model model = unsplit_model_of(arguments, p, input);
-  origin_of(arguments, model);  // what the flags say is so
-  if (micro_batches > 1 && model.has_uneven_loss)
-    arguments.notices.push_back(fmt::format(
-        "{}: its loss is a sum or weighs labels, so the mean over {} micro-batches differs from the "
-        "loss of the whole batch",
-        spec, micro_batches));
+  const Origin origin = origin_of(arguments, model);  // what the flags say is so
+  if (const std::string uneven = uneven_notice(model, micro_batches); !uneven.empty())
+    arguments.notices.push_back(uneven);
   heed(arguments, {SettingPart::network});
-  if (!model.has_attention)
-    arguments.idle("--attention", "the model has no attention that this could change");
-  if (!has_masters(model.graph))
-    arguments.idle("--reduce-precision", "every parameter is updated in the type that it is read in");
-  else if (micro_batches > 1 && arguments.text("--reduce-precision") == "short")
-    arguments.idle("--reduce-precision",
-                   "gradients of several micro-batches are added up and reduced in f32");
+  for (const auto& [flag, why] : idle_settings(model, origin, micro_batches)) arguments.idle(flag, why);
   return model;
 }
 
@@ -370,11 +361,6 @@ Bound bound_of(const Arguments& arguments, const Model& model, const Plan& plan,
   Bound out = bound_of(judged, std::move(tried), step);
   if (told.has("--html") && !chooses_devices(told)) out.unfixed = unfixed_of(judged, step);
   return out;
-}
-
-std::string text_of(const Remedy& remedy) {
-  return fmt::format("{} takes {} and {}", remedy.change, seconds_text(remedy.step_seconds),
-                     bytes_text(remedy.memory_bytes));
 }
 
 std::string unasked_text(const Arguments& arguments, const Remedies& remedies) {

@@ -65,8 +65,6 @@ Remedies remedies_of(const Arguments& arguments, const Model& model, const Plan&
 /// What binds such a plan, whose search has looked at `tried`; for a page also what it costs that something is fixed.
 Bound bound_of(const Arguments& arguments, const Model& model, const Plan& plan, const Evaluation& evaluation,
                std::vector<Tried> tried);
-/// `--recompute full takes 1.2 s and 30.1 GB`
-std::string text_of(const Remedy& remedy);
 /// `not looked at, as --search-time 3 was over: --search auto, --devices`
 std::string unasked_text(const Arguments& arguments, const Remedies& remedies);
 

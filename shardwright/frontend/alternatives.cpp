@@ -117,6 +117,11 @@ std::string text_of(const Bound& bound, const Evaluation& evaluation) {
          lines_of("lost", lost, {own});
 }
 
+std::string text_of(const Remedy& remedy) {
+  return fmt::format("{} takes {} and {}", remedy.change, seconds_text(remedy.step_seconds),
+                     bytes_text(remedy.memory_bytes));
+}
+
 bool is_near(const Tried& t) {
   return is_priced(t) || (t.fate == Fate::misfit && t.seconds > 0 && t.bytes > 0);
 }

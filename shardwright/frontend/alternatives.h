@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "shardwright/explain/binding.h"
+#include "shardwright/explain/remedies.h"
 
 namespace shardwright {
 
@@ -33,6 +34,9 @@ std::string binding_text(const Bound& bound, const Evaluation& evaluation);
 
 /// `binding: memory: --set dp=8,.. takes 7.5 s but 91.2 GB, 7.3 GB more than there is`, and the best three that lost with their prices, a line each.
 std::string text_of(const Bound& bound, const Evaluation& evaluation);
+
+/// `--recompute full takes 1.2 s and 30.1 GB`
+std::string text_of(const Remedy& remedy);
 
 /// It has a price, or does not fit for what it takes at least.
 bool is_near(const Tried& tried);

@@ -8,6 +8,7 @@
 #include "shardwright/base/unknown.h"
 #include "shardwright/frontend/mixed_precision.h"
 #include "shardwright/frontend/onnx/importer.h"
+#include "shardwright/frontend/planned_model.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/graph/verify.h"
@@ -153,13 +154,7 @@ std::optional<std::int64_t> trained_batch(std::string_view spec) try {
   return std::nullopt;
 }
 
-std::optional<std::int64_t> batch_of(const Model& model) {
-  for (const Node& node : model.graph.nodes) {
-    const Shape& shape = model.graph.value(node.results.front()).type.shape;
-    if (node.op->kind == OpKind::input && !shape.empty()) return shape.front();
-  }
-  return std::nullopt;
-}
+std::optional<std::int64_t> batch_of(const Model& model) { return batch_of(model.graph); }
 
 namespace {
 

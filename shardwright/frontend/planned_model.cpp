@@ -32,6 +32,33 @@ StepOf step_of(std::string spec, const Origin& origin, bool is_trained, std::str
   };
 }
 
+std::optional<std::int64_t> batch_of(const Graph& graph) {
+  for (const Node& node : graph.nodes) {
+    const Shape& shape = graph.value(node.results.front()).type.shape;
+    if (node.op->kind == OpKind::input && !shape.empty()) return shape.front();
+  }
+  return std::nullopt;
+}
+
+std::map<std::string, std::string> idle_settings(const Model& model, const Origin& origin, int batch_parts) {
+  std::map<std::string, std::string> out;
+  if (!model.has_attention) out["--attention"] = "the model has no attention that this could change";
+  if (!has_masters(model.graph))
+    out["--reduce-precision"] = "every parameter is updated in the type that it is read in";
+  else if (batch_parts > 1 && origin.optimizer.reduces_short)
+    out["--reduce-precision"] = "gradients of several micro-batches are added up and reduced in f32";
+  return out;
+}
+
+std::string uneven_notice(const Model& model, int batch_parts) {
+  if (batch_parts == 1 || !model.has_uneven_loss) return "";
+  return fmt::format(
+      "{}: its loss is a sum or weighs labels, so the mean over {} micro-batches differs from the loss of "
+      "the "
+      "whole batch",
+      model.name, batch_parts);
+}
+
 void check_means_mixed(const Plan& plan, const std::string& spec, const Graph& graph) {
   if (!plan.origin.precision.is_mixed || spec == "-" || fingerprint_of(graph) == plan.fingerprint) return;
   const Precision pure = plan.origin.precision.compute;

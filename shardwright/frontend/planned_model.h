@@ -1,6 +1,8 @@
 // Networks made again from what a plan says of them.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 
 #include "shardwright/frontend/model.h"
@@ -16,6 +18,15 @@ ModelOptions model_options(const Origin& origin, int batch_parts = 1, int interl
 /// parts of the batch are a micro-batch.
 StepOf step_of(std::string spec, const Origin& origin, bool is_trained, std::string input = "",
                int interleave = 1);
+
+/// Samples of a batch: dim 0 of the first input that has dims; nothing if there is none.
+std::optional<std::int64_t> batch_of(const Graph& graph);
+
+/// Settings that change nothing in `model`, made of `origin` for one of so many parts of a batch: by flag, why.
+std::map<std::string, std::string> idle_settings(const Model& model, const Origin& origin, int batch_parts);
+
+/// What to tell where the mean over `batch_parts` is another number than the loss of the whole batch; or empty.
+std::string uneven_notice(const Model& model, int batch_parts);
 
 /// Throws: Error if `plan` is of the network called `spec` as mixed precision was before it was mixed.
 void check_means_mixed(const Plan& plan, const std::string& spec, const Graph& graph);

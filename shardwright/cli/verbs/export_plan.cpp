@@ -6,10 +6,7 @@
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/programs.h"
-#include "shardwright/exchange/plan_format.h"
-#include "shardwright/exchange/written_plan.h"
-#include "shardwright/frontend/model_sizes.h"
-#include "shardwright/frontend/planned_strategies.h"
+#include "shardwright/frontend/export_plan.h"
 
 namespace shardwright::verbs {
 namespace {
@@ -18,25 +15,16 @@ int run(const Arguments& arguments, Terminal& terminal) {
   const std::string to = arguments.text("--to"), path = arguments.text("-o");
   if (to.empty())
     throw error("--to says in whose words the plan is written: {}", join(written_formats(), ", "));
-  const PlanFormat& format = written_format(to);
+  written_format(to);  // there is one
   if (!path.empty()) require_writable(path);
   const PlannedModel made = planned_positional(
       arguments, {"--to", "-o", "--memory-cap", "--device-memory", "--verify-passes"}, terminal);
   if (memory_cap_of(arguments))
     evaluation_of(arguments, compiled(arguments, made.model.graph, made.plan), made.plan.cluster,
                   made.plan.settings.framework);
-  const auto strategies = [&] {
-    PlannedStrategies saved =
-        strategies_of(made.model.graph, made.plan, compiled(arguments, made.model.graph, made.plan));
-    return SavedStrategies{std::move(saved.file), std::move(saved.left_out)};
-  };
-  const WrittenPlan plan = written_plan(made.plan, made.model.graph,
-                                        {.model = made.model.name,
-                                         .sizes = sizes_of_model(made.model.name),
-                                         .samples = batch_of(made.model).value_or(0),
-                                         .path = path,
-                                         .strategies = strategies});
-  const Exported out = format.write(plan);
+  const Exported out = shardwright::export_plan(
+      made.model.graph, made.plan, to,
+      {.path = path, .programs = [&] { return compiled(arguments, made.model.graph, made.plan); }});
   arguments.heed("--verify-passes");
   arguments.check_heeded(terminal.err);
   for (const std::string& line : out.not_carried)

@@ -2,7 +2,6 @@
 #include <ostream>
 
 #include "shardwright/base/file.h"
-#include "shardwright/cli/programs.h"
 #include "shardwright/cli/recipes.h"
 #include "shardwright/frontend/memory_limit.h"
 
@@ -13,17 +12,14 @@ int run(const Arguments& arguments, Terminal& terminal) {
   const std::string path = arguments.text("-o");
   if (path.empty()) throw error("-o FILE says where the plan goes");
   require_writable(path);
-  const AskedRecipe asked = recipe_asked(arguments);
-  const Arguments by = asked.recipe.plan ? Arguments() : as_flags(arguments, asked);
-  const PlannedModel made = planned_recipe(by, asked, terminal);
-  const Pipeline pipeline = compiled(by, made.model.graph, made.plan);
-  const Evaluation evaluation =
-      evaluate(pipeline, made.plan.cluster, {.framework = made.plan.settings.framework});
-  terminal.err << not_heeded_text(asked);
-  save_plan(made.plan, path);
-  terminal.out << fmt::format("{}: {} on {}: {}\n", path, made.plan.model, made.plan.cluster.name,
-                              recipe_text(made.plan));
-  terminal.err << memory_notices(evaluation, made.plan);
+  const ImportedPlan found = shardwright::import_plan(arguments.positionals[0], import_options_of(arguments));
+  const Plan& plan = found.made.plan;
+  tell(found.notices, terminal);
+  for (const std::string& line : found.not_heeded)
+    terminal.err << fmt::format("{}: {}\n", arguments.positionals[0], line);
+  save_plan(plan, path);
+  terminal.out << fmt::format("{}: {} on {}: {}\n", path, plan.model, plan.cluster.name, recipe_text(plan));
+  terminal.err << memory_notices(found.evaluation, plan);
   return 0;
 }
 
