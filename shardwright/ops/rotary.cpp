@@ -3,12 +3,15 @@
 //   (a, b) -> (a cos t - b sin t, a sin t + b cos t),  t = s base^(-2 i / d)
 //
 // x is [..., s, d]. Pair i is (x[i], x[i + d/2]), as LLaMA's weights have it, or with `interleaved` (x[2i], x[2i+1]).
+// With `rates` pair i turns by rates[i] a position instead: frequencies that were scaled for longer sequences.
 // s is the position in the whole sequence, whatever part of it this rank holds; or, of x [b, h, s, d], what a second operand
 // says, i32[b, s]. The gradient turns back.
 
 #include <array>
 #include <cmath>
+#include <span>
 
+#include "shardwright/base/text.h"
 #include "shardwright/base/vectorize.h"
 #include "shardwright/graph/builder.h"
 #include "shardwright/ops/types.h"
@@ -17,6 +20,27 @@ namespace shardwright::ops {
 namespace {
 
 constexpr std::int64_t most_pairs = 1024;
+
+/// What each of so many pairs turns by a position.
+std::vector<double> rates_of(const Attributes& attributes, std::int64_t pairs) {
+  std::vector<double> out;
+  const std::string said = attributes.text("rates", "");
+  if (said.empty()) {
+    const double base = attributes.number("base", 10000);
+    for (std::int64_t i = 0; i < pairs; ++i)
+      out.push_back(std::pow(base, -static_cast<double>(i) / static_cast<double>(pairs)));
+    return out;
+  }
+  const std::vector<std::string_view> words = split(said, '_');
+  for (std::string_view word : std::span(words).subspan(1)) {
+    const auto rate = to_number(word);
+    if (!rate || words[0] != "by")
+      throw error("rates={}: should be such as by_1.0_0.125, a number a pair", said);
+    out.push_back(*rate);
+  }
+  if (std::ssize(out) != pairs) throw error("has {} rates but its rows have {} pairs", out.size(), pairs);
+  return out;
+}
 
 std::vector<Type> infer(const Call& call) {
   if (call.operands.size() != 2) check_count(call, 1);
@@ -36,6 +60,7 @@ std::vector<Type> infer(const Call& call) {
   for (const char* flag : {"interleaved", "inverse"}) call.attributes.flag(flag);  // each of its kind
   if (const double base = call.attributes.number("base", 10000); !(base > 0))
     throw error("base is {} but must be positive; write for example (base=10000)", base);
+  rates_of(call.attributes, features / 2);
   return {type};
 }
 
@@ -43,7 +68,7 @@ void kernel(const KernelCall& call) {
   const std::int64_t features = call.loop("d").extent, pairs = features / 2;
   const LoopBox::Part& sequence = call.loop("s");
   const bool is_interleaved = call.attributes.flag("interleaved");
-  const double base = call.attributes.number("base", 10000);
+  const std::vector<double> rates = rates_of(call.attributes, pairs);
   const double sign = call.attributes.flag("inverse") ? -1 : 1;
   const std::int32_t* const positions =
       call.operands.size() > 1 ? call.operands[1].as<std::int32_t>().data() : nullptr;
@@ -53,11 +78,7 @@ void kernel(const KernelCall& call) {
   const std::int64_t planes = plane * sequences == 0 ? 0 : all / plane / sequences;
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     using C = Compute<T>;
-    std::array<double, most_pairs> rates;
     std::array<C, most_pairs> cosines, sines;
-    for (std::int64_t i = 0; i < pairs; ++i)
-      rates[static_cast<std::size_t>(i)] =
-          std::pow(base, -2 * static_cast<double>(i) / static_cast<double>(features));
     for (std::int64_t n = 0; n < sequences * sequence.extent; ++n) {
       const std::int64_t number = n / sequence.extent, s = n % sequence.extent;
       const std::int64_t position = positions ? positions[n] : sequence.offset + s;
@@ -96,34 +117,36 @@ std::vector<ValueId> gradient(Gradient& g) {
 }  // namespace
 
 std::vector<OpDef> rotary() {
-  return {{.name = "rotary",
-           .doc = "pairs of elements of x[..., s, d] turned by s base^(-2 i / d); `inverse` turns back",
-           .attributes = {"base", "interleaved", "inverse"},
-           .defaults = {{"base", 10000.0}, {"interleaved", false}, {"inverse", false}},
-           .rule_for =
-               [](const Call& call) {
-                 return call.operands.size() > 1 ? "b h s d^, b s -> b h s d^" : "... s d^ -> ... s d^";
-               },
-           .linear = "{0}",
-           .infer = infer,
-           .flops =
-               [](const Rule& rule) {
-                 double n = 3;
-                 for (const LoopDim& l : rule.loops) n *= static_cast<double>(l.size);
-                 return n;
-               },
-           .gradient = gradient,
-           .kernel = kernel,
-           .samples = {"f32[6,4]", "f32[2,3,6,4] (base=100, interleaved=true)", "f32[2,6,4] (inverse=true)",
-                       "f32[2,3,6,4], i32[2,6]<9"},
-           .overwrites = {0},
-           .torch = {.line_for =
-                         [](const Call& c) {
-                           return fmt::format("rotary({{0}}, {}, {{base}}, {{interleaved}}, {{inverse}})",
-                                              c.operands.size() > 1 ? "{1}" : "{s.offset}");
-                         },
-                     .functions = R"(
-def rotary(x, positions, base, interleaved, inverse):
+  return {
+      {.name = "rotary",
+       .doc = "pairs of elements of x[..., s, d] turned by s base^(-2 i / d); `inverse` turns back",
+       .attributes = {"base", "interleaved", "inverse", "rates"},
+       .defaults = {{"base", 10000.0}, {"interleaved", false}, {"inverse", false}, {"rates", std::string()}},
+       .rule_for =
+           [](const Call& call) {
+             return call.operands.size() > 1 ? "b h s d^, b s -> b h s d^" : "... s d^ -> ... s d^";
+           },
+       .linear = "{0}",
+       .infer = infer,
+       .flops =
+           [](const Rule& rule) {
+             double n = 3;
+             for (const LoopDim& l : rule.loops) n *= static_cast<double>(l.size);
+             return n;
+           },
+       .gradient = gradient,
+       .kernel = kernel,
+       .samples = {"f32[6,4]", "f32[2,3,6,4] (base=100, interleaved=true)", "f32[2,6,4] (inverse=true)",
+                   "f32[2,3,6,4], i32[2,6]<9", "f32[2,6,4] (rates=by_0.5_0.015625)"},
+       .overwrites = {0},
+       .torch = {.line_for =
+                     [](const Call& c) {
+                       return fmt::format(
+                           "rotary({{0}}, {}, {{base}}, {{interleaved}}, {{inverse}}, {{rates}})",
+                           c.operands.size() > 1 ? "{1}" : "{s.offset}");
+                     },
+                 .functions = R"(
+def rotary(x, positions, base, interleaved, inverse, said=""):
     """Positions of each element [batch, sequence], or that of the first."""
     d, v = x.shape[-1], wide(x)
     if not torch.is_tensor(positions):
@@ -131,6 +154,8 @@ def rotary(x, positions, base, interleaved, inverse):
     else:
         positions = positions.unsqueeze(1)
     rates = base ** (torch.arange(0, d, 2, device=x.device, dtype=torch.float64) / -d)
+    if said:
+        rates = torch.tensor([float(rate) for rate in said.split("_")[1:]], device=x.device, dtype=torch.float64)
     angles = positions.double().unsqueeze(-1) * rates
     cosine, sine = angles.cos().to(v.dtype), angles.sin().to(v.dtype)
     if inverse:
@@ -139,12 +164,14 @@ def rotary(x, positions, base, interleaved, inverse):
     turned = [a * cosine - b * sine, a * sine + b * cosine]
     return (torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)).to(x.dtype)
 )"},
-           .jax = {.functions = R"(
-def rotary(x, positions, base, interleaved, inverse):
+       .jax = {.functions = R"(
+def rotary(x, positions, base, interleaved, inverse, said=""):
     """Positions of each element [batch, sequence], or that of the first."""
     d, v = x.shape[-1], wide(x)
     positions = positions[:, None] if jnp.ndim(positions) else positions + jnp.arange(x.shape[-2])
     rates = base ** (jnp.arange(0, d, 2, dtype=jnp.float64) / -d)
+    if said:
+        rates = jnp.array([float(rate) for rate in said.split("_")[1:]], jnp.float64)
     angles = positions.astype(jnp.float64)[..., None] * rates
     cosine, sine = jnp.cos(angles).astype(v.dtype), jnp.sin(angles).astype(v.dtype)
     if inverse:
