@@ -1,6 +1,7 @@
 #include "shardwright/frontend/modules/decoder.h"
 
-#include <cmath>
+#include "shardwright/frontend/modules/masks.h"
+#include "shardwright/ops/calls.h"
 
 namespace shardwright {
 namespace {
@@ -9,29 +10,37 @@ const Initializer start = normal(0.02);
 
 DecoderLayer::Norm norm_of(const std::string& name, const DecoderOptions& options) {
   if (options.layer_norm) return LayerNorm(name, options.hidden, options.epsilon);
-  return RmsNorm(name, options.hidden, options.epsilon);
+  return RmsNorm(name, options.hidden, options.epsilon, options.norm_from_one);
 }
 
 DecoderLayer::Network network_of(const std::string& name, const DecoderOptions& options) {
   const Dense::Options dense{.bias = options.bias, .start = start};
+  const auto plain = [&](Operator activation) {
+    return PlainFeedForward(name, options.hidden, options.ffn, std::move(activation), dense);
+  };
+  if (options.experts) return MixtureOfExperts(name, options.hidden, options.ffn, *options.experts);
   switch (options.activation) {
     case Activation::swiglu: break;
-    case Activation::gelu:
-      return PlainFeedForward(name, options.hidden, options.ffn, gelu(name + ".gelu", "tanh"), dense);
-    case Activation::fast_gelu:
-      return PlainFeedForward(name, options.hidden, options.ffn, gelu(name + ".gelu", "sigmoid"), dense);
+    case Activation::gelu: return plain(gelu(name + ".gelu", "tanh"));
+    case Activation::fast_gelu: return plain(gelu(name + ".gelu", "sigmoid"));
+    case Activation::exact_gelu: return plain(gelu(name + ".gelu"));
+    case Activation::relu: return plain(relu(name + ".relu"));
+    case Activation::gated_gelu:
+      return GatedFeedForward(name, options.hidden, options.ffn, dense, gelu(name + ".gelu", "tanh"));
   }
   return GatedFeedForward(name, options.hidden, options.ffn, dense);
 }
 
 SelfAttention::Options attention_of(const DecoderOptions& options) {
-  return {.heads = options.heads,
-          .kv_heads = options.kv_heads,
-          .positions = options.positions,
-          .is_explicit = options.explicit_attention,
-          .qkv_bias = options.qkv_bias,
-          .out_bias = options.bias,
-          .start = start};
+  SelfAttention::Options out = options.heads_as;
+  out.heads = options.heads;
+  out.kv_heads = options.kv_heads;
+  out.positions = options.positions;
+  out.is_explicit = options.explicit_attention;
+  out.qkv_bias = options.qkv_bias;
+  out.out_bias = options.out_bias.value_or(options.bias);
+  out.start = start;
+  return out;
 }
 
 template <class... Modules>
@@ -42,16 +51,23 @@ Traced apply(const std::variant<Modules...>& module, Traced x) {
 }  // namespace
 
 DecoderLayer::DecoderLayer(const std::string& name, const DecoderOptions& options)
-    : norm1(norm_of(name + ".norm1", options)),
+    : norms(options.norms),
+      norm1(norm_of(name + ".norm1", options)),
       attention(name + ".attention", options.hidden, attention_of(options)),
       add1(add(name + ".add1")),
       norm2(norm_of(name + ".norm2", options)),
       ffn(network_of(name + ".ffn", options)),
-      add2(add(name + ".add2")) {}
+      add2(add(name + ".add2")) {
+  if (norms != NormPlaces::both) return;
+  norm1_behind = norm_of(name + ".norm1b", options);
+  norm2_behind = norm_of(name + ".norm2b", options);
+}
 
-Traced DecoderLayer::operator()(Traced x, const Cached* cached) const {
-  const Traced y = apply(norm1, x);
-  return after_attention(x, attention(y, y, cached));
+Traced DecoderLayer::operator()(Traced x, const Cached* cached, const Seen& seen) const {
+  const Traced y = norms == NormPlaces::behind ? x : apply(norm1, x);
+  const Traced attended = attention(y, y, cached, seen);
+  if (norms != NormPlaces::parallel) return after_attention(x, attended);
+  return add2(add1(x, attended), apply(ffn, apply(norm2, x)));
 }
 
 Traced DecoderLayer::operator()(Traced queries, Traced x, const Cached* cached) const {
@@ -59,8 +75,13 @@ Traced DecoderLayer::operator()(Traced queries, Traced x, const Cached* cached) 
 }
 
 Traced DecoderLayer::after_attention(Traced x, Traced attended) const {
-  const Traced y = add1(x, attended);
-  return add2(y, apply(ffn, apply(norm2, y)));
+  if (norms == NormPlaces::behind) {
+    const Traced y = add1(x, apply(norm1, attended));
+    return add2(y, apply(norm2, apply(ffn, y)));
+  }
+  const Traced y = add1(x, norm1_behind ? apply(*norm1_behind, attended) : attended);
+  const Traced out = apply(ffn, apply(norm2, y));
+  return add2(y, norm2_behind ? apply(*norm2_behind, out) : out);
 }
 
 namespace {
@@ -78,33 +99,72 @@ Traced asked_for(Traced x, Traced last) {
 Decoder::Decoder(const DecoderOptions& o)
     : options(o),
       embedding("embedding", o.vocabulary, o.hidden),
-      positions{"positions.weight", {o.sequence, o.hidden}, start},
+      positions{
+          "positions.weight", {(o.places > 0 ? o.places : o.sequence) + o.first_place, o.hidden}, start},
       add_positions(add("positions")),
       queries{"queries.weight", {o.sequence, o.hidden}, start},
       repeat_queries("broadcast", "queries"),
       norm(norm_of("norm", o)),
       tied_head(matmul("head.matmul", {{"transpose_b", true}})) {
-  for (std::int64_t l = 0; l < o.layers; ++l) layers.emplace_back(fmt::format("layers.{}", l), o);
+  DecoderOptions in_windows = o;
+  if (o.heads_in_windows) in_windows.heads_as = *o.heads_in_windows;
+  for (std::int64_t l = 0; l < o.layers; ++l) {
+    const bool has_window = l < std::ssize(o.windows) && o.windows[static_cast<std::size_t>(l)] > 0;
+    layers.emplace_back(fmt::format("layers.{}", l), has_window ? in_windows : o);
+  }
   if (!o.tied_head)
-    head.emplace("head", o.hidden, o.vocabulary, Dense::Options{.bias = false, .start = start});
+    head.emplace("head", o.hidden, o.vocabulary,
+                 Dense::Options{.bias = o.head_bias.value_or(false), .start = start});
 }
 
-Traced Decoder::operator()(Traced tokens, const Cached* cached) const {
+Traced Decoder::embedded(Traced tokens, const Cached* cached, const DecoderData& data) const {
   Trace& trace = *tokens.trace;
-  // Of what is learned for each place, the rows of those that x is at.
-  const auto at_places = [&](const Parameter& table) {
-    const Traced all = trace.parameter(table);
-    return cached ? trace.call("gather", {all, cached->places}, {}, table.name + ".row") : all;
-  };
+  const std::string own = embedding.gather.name();
   Traced x = embedding(tokens);
-  if (options.positions == Positions::learned) x = add_positions(x, at_places(positions));
+  if (options.padding) x = without_learning(x, tokens, *options.padding, own);
+  if (options.embedding_scale != 1)
+    x = Operator("scale", own + ".scale").with("factor", options.embedding_scale)(x);
+  if (options.positions != Positions::learned) return x;
+  // Of what is learned for each place, the rows of those that x is at.
+  const Traced table = trace.parameter(positions);
+  const std::int64_t first = options.first_place, rows = tokens.type().shape[1];
+  std::optional<Traced> places = cached ? std::optional(cached->places) : data.positions;
+  if (places && first > 0)
+    places = Operator("shift", "positions.places").with("value", static_cast<double>(first))(*places);
+  if (places) return add_positions(x, trace.call("gather", {table, *places}, {}, "positions.weight.row"));
+  if (table.type().shape[0] == rows) return add_positions(x, table);
+  const Traced used = trace.call(
+      "strided_slice", {table},
+      {{"dims", Shape{0}}, {"starts", Shape{first}}, {"stops", Shape{first + rows}}}, "positions.used");
+  return add_positions(x, used);
+}
+
+Traced Decoder::operator()(Traced tokens, const Cached* cached, const DecoderData& data) const {
+  Trace& trace = *tokens.trace;
+  Traced x = embedded(tokens, cached, data);
+  Masks masks(trace, tokens.type().shape, data, true);
   const std::size_t plain = layers.size() - (options.query_layer ? 1 : 0);
-  for (std::size_t l = 0; l < plain; ++l) x = layers[l](x, cached);
-  if (options.query_layer)
-    x = layers.back()(repeat_queries.with("shape", x.type().shape)(at_places(queries)), x, cached);
+  for (std::size_t l = 0; l < plain; ++l) {
+    const std::int64_t window = l < options.windows.size() ? options.windows[l] : 0;
+    if (cached && window > 0 && window < cached->room)
+      throw error("a window of {} keys: {} tokens are not possible token by token, at most {}", window,
+                  cached->room, window);
+    x = layers[l](x, cached,
+                  {.positions = data.positions,
+                   .mask = cached ? std::nullopt : masks.of(window),
+                   .mask_hides_later = masks.hide_later()});
+  }
+  if (options.query_layer) {
+    const Traced all = trace.parameter(queries);
+    const Traced own = cached ? trace.call("gather", {all, cached->places}, {}, queries.name + ".row") : all;
+    x = layers.back()(repeat_queries.with("shape", x.type().shape)(own), x, cached);
+  }
   if (cached && cached->is_first) x = asked_for(x, cached->last);
   x = apply(norm, x);
-  return head ? (*head)(x) : tied_head(x, embedding.weight);
+  const Traced scores = head ? (*head)(x) : tied_head(x, embedding.weight);
+  if (options.score_cap <= 0) return scores;
+  const Traced small = Operator("scale", "head.by_cap").with("factor", 1 / options.score_cap)(scores);
+  return Operator("scale", "head.capped").with("factor", options.score_cap)(tanh("head.tanh")(small));
 }
 
 }  // namespace shardwright

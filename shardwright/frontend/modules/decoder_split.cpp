@@ -64,6 +64,7 @@ class Annotator {
     into(network.up);
     out_of(network.down);
   }
+  static void add(MixtureOfExperts&) {}  // the search finds how experts are split
   void add(PlainFeedForward& network) const {
     into(network.up);
     out_of(network.down);

@@ -18,4 +18,7 @@ struct Embedding {
   Parameter weight;
 };
 
+/// `rows`, which were looked up by `indices`, but that those of index `padding` learn nothing from it.
+Traced without_learning(Traced rows, Traced indices, std::int64_t padding, const std::string& name);
+
 }  // namespace shardwright

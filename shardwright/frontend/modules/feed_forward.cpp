@@ -9,15 +9,16 @@ PlainFeedForward::PlainFeedForward(const std::string& name, std::int64_t width, 
       down(name + ".down", inner, width, options) {}
 
 GatedFeedForward::GatedFeedForward(const std::string& name, std::int64_t width, std::int64_t inner,
-                                   const Dense::Options& options)
+                                   const Dense::Options& options, std::optional<Operator> activation_of)
     : gate(name + ".gate", width, inner, options),
       up(name + ".up", width, inner, options),
-      swiglu(shardwright::swiglu(name + ".swiglu")),
+      swiglu(activation_of ? multiply(name + ".gated") : shardwright::swiglu(name + ".swiglu")),
+      activation(std::move(activation_of)),
       down(name + ".down", inner, width, options) {}
 
 Traced GatedFeedForward::operator()(Traced x) const {
   const Traced gates = gate(x);
-  return down(swiglu(gates, up(x)));
+  return down(activation ? swiglu((*activation)(gates), up(x)) : swiglu(gates, up(x)));
 }
 
 }  // namespace shardwright

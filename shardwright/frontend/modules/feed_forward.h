@@ -1,6 +1,7 @@
 // The two-layer networks between the attentions of a transformer.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "shardwright/frontend/modules/dense.h"
@@ -19,16 +20,18 @@ struct PlainFeedForward {
   Dense down;
 };
 
-/// y = down(silu(gate(x)) up(x)). Dense layers NAME.gate, NAME.up and NAME.down; between them NAME.swiglu.
+/// y = down(silu(gate(x)) up(x)). Dense layers NAME.gate, NAME.up and NAME.down; between them NAME.swiglu. With another
+/// activation than silu: that, and NAME.gated.
 /// Shapes: [..., width] -> the same
 struct GatedFeedForward {
   GatedFeedForward(const std::string& name, std::int64_t width, std::int64_t inner,
-                   const Dense::Options& options = {});
+                   const Dense::Options& options = {}, std::optional<Operator> activation_of = {});
   Traced operator()(Traced x) const;
 
   Dense gate;
   Dense up;
   Operator swiglu;
+  std::optional<Operator> activation;
   Dense down;
 };
 

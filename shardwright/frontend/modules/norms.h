@@ -18,13 +18,14 @@ struct LayerNorm {
   Parameter bias;
 };
 
-/// The same without a mean and without a bias.
+/// The same without a mean and without a bias. With `from_one` the weight says how far from 1 the scale is, and starts at 0.
 struct RmsNorm {
-  RmsNorm(const std::string& name, std::int64_t width, double epsilon = 1e-5);
-  Traced operator()(Traced x) const { return norm(x, weight); }
+  RmsNorm(const std::string& name, std::int64_t width, double epsilon = 1e-5, bool from_one = false);
+  Traced operator()(Traced x) const;
 
   Operator norm;
   Parameter weight;
+  bool is_from_one;
 };
 
 }  // namespace shardwright
