@@ -14,6 +14,7 @@
 #include "shardwright/cli/help.h"
 #include "shardwright/cli/outputs.h"
 #include "shardwright/cli/plan_report.h"
+#include "shardwright/cli/sample_flags.h"
 #include "shardwright/cli/set_flags.h"
 #include "shardwright/cli/strategies.h"
 #include "shardwright/cli/verb.h"
@@ -94,6 +95,7 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
   read_strategies(arguments);
   const Doing doing(arguments.progress, work_text(verb, arguments));
   try {
+    complete_model(verb, arguments);
     const int status = verb.run(arguments, terminal);
     if (status == 0) arguments.check_heeded(terminal.err);
     return status;

@@ -11,6 +11,7 @@
 #include "shardwright/cli/sample_flags.h"
 #include "shardwright/cli/strategies.h"
 #include "shardwright/frontend/memory_limit.h"
+#include "shardwright/frontend/model_folder.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/search/automatic/stock.h"
 #include "shardwright/training/finite.h"
@@ -37,6 +38,19 @@ Initial initial_of(const Arguments& arguments, Model& model, const CheckpointPla
     out.infinite = fmt::format("{}: {}", arguments.text("--init"), infinity);
   for (auto& [name, value] : parameters) out.values[name] = [value = std::move(value)] { return value; };
   return out;
+}
+
+/// The folder that is written in the end. Throws: Error if there is none for the model, or nothing can be written there.
+std::string save_folder_of(const Arguments& arguments, const Model& model) {
+  const std::string folder = arguments.text("--save-folder");
+  if (!arguments.has("--save-folder")) return "";
+  if (folder.empty()) throw error("--save-folder: give a folder");
+  if (!model.folder)
+    throw error(
+        "--save-folder {}: {} comes from no folder with config.json, which says how tensors are called there",
+        folder, model.name);
+  if (is_first_rank()) check_saves(*model.folder, folder);
+  return folder;
 }
 
 /// What binds `plan`, asked when it has been trained. `arguments` outlive it.
@@ -76,6 +90,9 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
   const Length length = length_of(arguments, data);
   AskedTraining asked =
       training_options(arguments, model, length, optimizer.attributes.number("rate", 0), plan, checkpoints);
+  const std::string save_folder = save_folder_of(arguments, model);
+  const bool takes_weights =
+      model.folder && model.folder->weights && !arguments.has("--init") && checkpoints.resume.empty();
   auto [initial, infinite_parameter] = initial_of(arguments, model, checkpoints);
 
   const BatchSize batch = batch_size_of(model.graph, plan, model.tokens);
@@ -122,6 +139,9 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
   if (compares || (has_page && trace_path.empty())) options.recording = Recording::eight;
   return {std::move(data),
           std::move(initial),
+          model.folder,
+          takes_weights,
+          save_folder,
           std::move(program),
           std::move(reporter),
           std::move(checkpoints),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -16,6 +17,9 @@ namespace shardwright {
 struct PreparedTraining {
   TrainingData data;
   std::map<std::string, InitialValue> initial;
+  std::shared_ptr<const ModelFolder> folder;  // of the model, if it is one
+  bool takes_weights = false;                 // that are there
+  std::string save_folder;                    // empty: none is written
   Prepared program;
   Reporter reporter;
   CheckpointPlans checkpoints;

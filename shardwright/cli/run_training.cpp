@@ -10,6 +10,8 @@
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/prepare_training.h"
 #include "shardwright/frontend/measured_step.h"
+#include "shardwright/frontend/model_folder.h"
+#include "shardwright/runtime/checkpoint/load.h"
 #include "shardwright/runtime/trace_file.h"
 
 namespace shardwright {
@@ -62,6 +64,10 @@ TrainingEnded run_loop(Session& session, PreparedTraining& training, const Sessi
     const Doing doing(options.progress, "setting initial values");
     for (const auto& [name, value] : training.initial) session.set(name, value());
   }
+  if (training.takes_weights) {
+    const Doing doing(options.progress, "reading weights");
+    load(session, *training.folder->weights, Restored::parameters);
+  }
   Signals signals;
   return train(session, training.data, std::move(options), training.checkpoints,
                [&](const TrainingEvent& event) {
@@ -76,6 +82,12 @@ int train_with(Session& session, PreparedTraining& training, const SessionStart&
   if (end.by == EndedBy::none_left) {
     training.reporter.has_none_left(end.steps, training.page.has_value());
     return 0;
+  }
+  if (!training.save_folder.empty()) {
+    const Doing doing(training.asked.options.progress, "writing " + training.save_folder);
+    save_folder(
+        *training.folder, [&](const std::string& name, const Box& where) { return session.get(name, where); },
+        is_first_rank() ? training.save_folder : "");
   }
   const bool is_interrupted = end.by == EndedBy::interrupt;
   const bool has_ended = end.steps >= training.asked.options.length.steps || end.by == EndedBy::time_limit;

@@ -1,9 +1,9 @@
 #include "shardwright/cli/sample_flags.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "shardwright/base/text.h"
+#include "shardwright/frontend/source.h"
 
 namespace shardwright {
 
@@ -13,9 +13,17 @@ Flag tokenizer_flag() {
 
 std::string tokenizer_of(const Arguments& arguments) {
   if (arguments.has("--tokenizer") || arguments.positionals.empty()) return arguments.text("--tokenizer");
-  std::error_code none;
-  const std::string& model = arguments.positionals[0];
-  return std::filesystem::exists(model + "/tokenizer.json", none) ? model : "";
+  const Source& source = source_of_model(arguments.positionals[0]);
+  return source.tokenizer ? source.tokenizer(arguments.positionals[0]) : "";
+}
+
+void complete_model(const Verb& verb, Arguments& arguments) {
+  const bool takes_model =
+      !verb.positionals.empty() && verb.positionals[0].find("MODEL") != std::string::npos;
+  if (!takes_model || arguments.positionals.empty() || !arguments.flags.contains("--data")) return;
+  std::string& spec = arguments.positionals[0];
+  if (const Source& source = source_of_model(spec); source.inputs)
+    spec = source.inputs(spec, arguments.flags["--data"]);
 }
 
 SampleSource source_of(const Arguments& arguments, const std::string& flag) {

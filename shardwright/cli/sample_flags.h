@@ -6,6 +6,9 @@
 
 namespace shardwright {
 
+/// Of a model of a source that asks data what inputs they bring: its name is completed with that, for all who build it.
+void complete_model(const Verb& verb, Arguments& arguments);
+
 Flag tokenizer_flag();
 /// What `--tokenizer` names, or the folder that is the model, if it has a tokenizer; else empty.
 std::string tokenizer_of(const Arguments& arguments);

@@ -11,6 +11,7 @@
 #include "shardwright/base/random.h"
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/inference.h"
+#include "shardwright/frontend/model_folder.h"
 #include "shardwright/runtime/checkpoint/load.h"
 #include "shardwright/runtime/hand_over.h"
 #include "shardwright/runtime/start.h"
@@ -78,6 +79,7 @@ struct DecoderProgram {
   Plan plan;
   std::int64_t vocabulary = 0;
   std::int64_t rows = 1;  // tokens that it takes of each sequence
+  std::shared_ptr<const ModelFolder> folder;
   Prepared program;
 };
 
@@ -86,6 +88,7 @@ struct DecoderStep {
   Plan plan;
   std::int64_t vocabulary = 0;
   std::int64_t rows = 1;
+  std::shared_ptr<const ModelFolder> folder;
   std::vector<std::string> notices;
   std::unique_ptr<Session> session;
 
@@ -93,6 +96,7 @@ struct DecoderStep {
       : plan(std::move(p.plan)),
         vocabulary(p.vocabulary),
         rows(p.rows),
+        folder(std::move(p.folder)),
         notices(p.program.notices()),
         session(std::make_unique<Session>(start(std::move(p.program), waits))) {}
 };
@@ -121,7 +125,8 @@ DecoderProgram program_of(const std::string& spec, const Sizes& sizes, std::int6
   Plan plan = make_plan(model.graph, request);
   Prepared program = prepare(
       model.graph, plan, {.device = options.device, .proves = options.proves, .progress = options.progress});
-  return {std::move(plan), model.labels.classes, std::max<std::int64_t>(prompt, 1), std::move(program)};
+  return {std::move(plan), model.labels.classes, std::max<std::int64_t>(prompt, 1), model.folder,
+          std::move(program)};
 }
 
 /// Where a sequence is: its tokens, and how many of them the decoder has seen.
@@ -219,6 +224,14 @@ Generator::Generator(const std::string& spec, std::int64_t sequences, std::int64
 }
 Generator::~Generator() = default;
 Generator::Generator(Generator&&) noexcept = default;
+
+bool Generator::has_weights() const { return state_->step.folder && state_->step.folder->weights; }
+
+void Generator::load() {
+  if (!has_weights()) throw error("{}: has no weights of its own; load a checkpoint", state_->spec);
+  shardwright::load(*state_->step.session, *state_->step.folder->weights, Restored::network);
+  if (state_->first) take_weights(*state_->first->session, *state_->step.session);
+}
 
 void Generator::load(const std::string& path) {
   shardwright::load(*state_->step.session, open_source(path), Restored::network);

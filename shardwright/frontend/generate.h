@@ -75,6 +75,9 @@ class Generator {
   ~Generator();
   Generator(Generator&&) noexcept;
 
+  /// Whether the model brings weights of its own, and takes them.
+  bool has_weights() const;
+  void load();
   /// From a checkpoint under any plan, or a safetensors file. Throws: Error if it is of another network, or damaged.
   void load(const std::string& path);
   /// At most `count` tokens behind each prompt; a sequence ends with any of `stops`, which is its last token.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "shardwright/frontend/data_columns.h"
 #include "shardwright/frontend/training_data.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/runtime/safetensors.h"
@@ -18,7 +19,7 @@ Tensor reshaped(const Tensor& t, Shape shape) {
 }
 
 /// A column of the file, one row a sample.
-Tensor column_of(const SafetensorsFile& file, const std::string& name, const Type& batch) {
+Tensor column_of(const DataColumns& file, const std::string& name, const Type& batch) {
   const Shape have = file.type(name).shape;
   Shape want = batch.shape;
   const bool is_steps = have.size() == want.size() + 1;
@@ -40,11 +41,12 @@ HeldOut held_out_of(const Model& model, const SampleSource& source) {
   for (const Node& node : model.graph.nodes)
     if (node.op->kind == OpKind::input)
       inputs[model.graph.value(node.results[0]).name] = model.graph.value(node.results[0]).type;
+  inputs = brought_inputs(model, std::move(inputs));
   std::map<std::string, Tensor> columns;
   if (!path.ends_with(".safetensors")) {
     columns = test_samples(model, inputs, source);
   } else {
-    const SafetensorsFile file = SafetensorsFile::open(path);
+    const DataColumns file(SafetensorsFile::open(path), model.data_names);
     for (const auto& [name, type] : inputs) {
       if (!file.has(name) && name == label_name) continue;
       if (!file.has(name)) throw io_error("{}: has no tensor '{}', which the model needs", path, name);
@@ -52,6 +54,7 @@ HeldOut held_out_of(const Model& model, const SampleSource& source) {
     }
   }
   const std::int64_t batch = columns.empty() ? 1 : inputs[columns.rbegin()->first].shape[0];
+  add_label_weights(model, columns, batch);
   return HeldOut(std::move(columns), batch, path);
 }
 

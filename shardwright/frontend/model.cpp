@@ -2,17 +2,11 @@
 
 #include <algorithm>
 
-#include "shardwright/autodiff/backward.h"
-#include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
-#include "shardwright/base/unknown.h"
 #include "shardwright/frontend/mixed_precision.h"
-#include "shardwright/frontend/onnx/importer.h"
 #include "shardwright/frontend/planned_model.h"
+#include "shardwright/frontend/source.h"
 #include "shardwright/graph/op.h"
-#include "shardwright/graph/text.h"
-#include "shardwright/graph/verify.h"
-#include "shardwright/runtime/initial.h"
 
 namespace shardwright {
 namespace {
@@ -36,7 +30,8 @@ std::map<std::string, std::string> parse_keys(std::string_view text) {
   return keys;
 }
 
-/// The keys behind the model's name or file.
+}  // namespace
+
 ModelArguments arguments_of(const std::string& spec, const ModelOptions& options) {
   ModelArguments arguments{.keys = {},
                            .precision = options.precision,
@@ -49,49 +44,18 @@ ModelArguments arguments_of(const std::string& spec, const ModelOptions& options
   return arguments;
 }
 
-Model model_of_onnx(const std::string& spec, const ModelOptions& options) {
-  Model model =
-      import_onnx(spec.substr(0, spec.find(':')), arguments_of(spec, options), options.global_batch);
-  model.name = spec;
-  return model;
-}
+std::string without_keys(const std::string& spec) { return spec.substr(0, spec.find(':')); }
 
-/// The forward graph as it stands in a file; its first output is the loss.
-Model model_of_text(const std::string& name, std::string_view text) {
-  Model model{.name = name, .graph = parse_graph(text)};
-  if (model.graph.outputs.empty()) throw error("the graph has no output");
-  if (model.graph.level == Level::network) check_is_network(model.graph);
-  for (const Node& node : model.graph.nodes)
-    if (node.op->kind == OpKind::parameter || node.op->kind == OpKind::state) {
-      check_start(model.graph.value(node.results.front()).name, node.attributes);
-      master_type(model.graph, node.results.front());  // it can be one
-    }
-  model.loss = model.graph.outputs.front();
-  model.own = ModelOptions{
-      .global_batch = batch_of(model), .precision = precision_of(model.graph, model.loss), .loss = {}};
-  return model;
-}
-
-/// What a name with an ending, or a folder, may be meant for; empty: it looks like a model's name.
-std::string_view file_meant_by(std::string_view name) {
-  if (name.ends_with(".json")) return "a plan is given by --plan, strategies by --annotate or --strategy";
-  if (name.ends_with(".yaml") || name.ends_with(".yml")) return "a configuration is given by --config";
-  for (std::string_view ending : {".pt", ".pth", ".bin", ".safetensors", ".py", ".ckpt", ".pb", ".h5"})
-    if (name.ends_with(ending)) return "networks are read from .onnx and .graph files";
-  return name.find('/') == name.npos ? "" : "networks are read from .onnx and .graph files";
-}
-
-const ModelDef& find_model(std::string_view name) {
-  std::vector<std::string> known;
-  for (const ModelDef& m : all_models()) {
-    if (m.name == name) return m;
-    known.push_back(m.name);
+const Source& source_of_model(const std::string& spec) {
+  const Source* otherwise = nullptr;
+  for (const Source& source : all_sources()) {
+    if (!source.matches)
+      otherwise = &source;
+    else if (source.matches(spec))
+      return source;
   }
-  if (const auto hint = file_meant_by(name); !hint.empty()) throw error("is no model; {}", hint);
-  throw unknown("model", name, known);
+  return *otherwise;
 }
-
-}  // namespace
 
 std::int64_t ModelArguments::integer(const std::string& key, std::int64_t otherwise,
                                      std::int64_t most) const {
@@ -112,22 +76,16 @@ std::string ModelArguments::text(const std::string& key, const std::string& othe
   return it == keys.end() ? otherwise : it->second;
 }
 
+void ModelArguments::check_keys(const std::vector<std::string>& known) const {
+  for (const auto& [key, value] : keys)
+    if (std::ranges::find(known, key) == known.end())
+      throw error("key '{}' is unknown{}; there are {}", key, near_names(key, known), join(known, ", "));
+}
+
 namespace {
 
 Model built(const std::string& spec, const ModelOptions& options, std::string_view input) {
-  if (spec == "-") return model_of_text(spec, input);
-  if (spec.ends_with(".graph")) return model_of_text(spec, read_text(spec));
-  if (spec.ends_with(".onnx") || spec.find(".onnx:") != std::string::npos)
-    return model_of_onnx(spec, options);
-  const ModelDef& def = find_model(spec.substr(0, spec.find(':')));
-  ModelArguments arguments = arguments_of(spec, options);
-  std::vector<std::string> known;
-  for (const auto& [key, value] : def.keys) known.push_back(key);
-  for (const auto& [key, value] : arguments.keys)
-    if (!def.keys.contains(key))
-      throw error("key '{}' is unknown{}; there are {}", key, near_names(key, known), join(known, ", "));
-  if (options.global_batch) arguments.keys["batch"] = std::to_string(*options.global_batch);
-  Model model = def.build(arguments);
+  Model model = source_of_model(spec).load(spec, options, input);
   model.name = spec;
   return model;
 }
@@ -186,7 +144,7 @@ void check_parts(std::int64_t batch, int parts, int interleave) {
 
 Model build_model(const std::string& spec, const ModelOptions& options, std::string_view input) try {
   if (options.micro_batches == 1) return built(spec, options, input);
-  if (spec == "-" || spec.ends_with(".graph"))
+  if (source_of_model(spec).has_fixed_batch)
     throw error("a graph as text has fixed shapes and cannot be cut into micro-batches; use 1");
   const std::optional<std::int64_t> whole = batch_of(built(spec, options, input));
   if (!whole) throw error("it has no input with a batch to cut into micro-batches");

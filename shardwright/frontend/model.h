@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +23,8 @@ namespace shardwright {
 
 /// The value that a parameter or state starts with, read when it is asked for. Throws: Error of kind io.
 using InitialValue = std::function<Tensor()>;
+/// The part `where` of what is called `name`, a parameter as it stands now.
+using ReadParameter = std::function<Tensor(const std::string& name, const Box& where)>;
 
 struct ModelOptions {
   std::optional<std::int64_t> global_batch;  // overrides `batch=`
@@ -33,6 +36,15 @@ struct ModelOptions {
   /// Above 0: of a decoder one step, which takes a token of each sequence and keeps keys and values of so many.
   std::int64_t cached = 0;
   std::int64_t prompt = 0;  // above 0: of these the first step, which takes so many tokens of each
+};
+
+struct ModelFolder;  // frontend/model_folder.h
+
+/// What an input is called in data, where that is not its own name.
+struct DataName {
+  std::string name;
+  bool is_of_next =
+      false;  // along the last dim an element stands where the one before it is predicted: labels of decoders
 };
 
 /// A network with its loss, not yet differentiated. Output 0 of the graph is the loss, 1 the prediction.
@@ -51,6 +63,10 @@ struct Model {
   std::int64_t places = 0;                      // of a sequence, of a decoder: as many as it was trained for
   bool has_attention = false;                   // which ModelOptions::attention says how to do
   std::map<std::string, InitialValue> initial;  // by name; others start as their leaves say
+  std::map<std::string, DataName> data_names = {};  // by input
+  /// The input that says how much each sample's labels count; who feeds the model makes it of those (frontend/label_weights.h).
+  std::string label_weights = {};
+  std::shared_ptr<const ModelFolder> folder = {};  // that its weights lie in, if they lie in one
   std::optional<ModelOptions>
       own;  // of a graph as text: batch and precision that it says itself, whatever options say
 };
@@ -70,6 +86,8 @@ class ModelArguments {
   /// `784-512-10`. Throws: Error if there are fewer than two numbers, or one below 1.
   std::vector<std::int64_t> widths(const std::string& otherwise) const;
   std::string text(const std::string& key, const std::string& otherwise) const;
+  /// Throws: Error with near ones if there is a key that is not in `known`.
+  void check_keys(const std::vector<std::string>& known) const;
 };
 
 /// Samples of a step that a model was published with.
@@ -90,8 +108,14 @@ struct ModelDef {
 /// Every model there is; written by CMake from the files in frontend/models/.
 std::span<const ModelDef> all_models();
 
+/// The arguments of the keys behind `spec`, of whatever source. Throws: Error on what is no key=value.
+ModelArguments arguments_of(const std::string& spec, const ModelOptions& options);
+/// `spec` without its keys.
+std::string without_keys(const std::string& spec);
+
 /// The model that `spec` names: `name:key=value,...`, a `.graph` file, an `.onnx` file (`FILE:dim=size,...` where it
-/// leaves sizes open), or `-` for `input` (a graph as text).
+/// leaves sizes open), a folder of Hugging Face's kind, or `-` for `input` (a graph as text). Each kind is a source
+/// (frontend/source.h).
 /// Throws: Error on an unknown model or key, or a value that is no number.
 Model build_model(const std::string& spec, const ModelOptions& options = {}, std::string_view input = "");
 

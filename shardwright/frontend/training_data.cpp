@@ -5,6 +5,7 @@
 #include <limits>
 #include <ostream>
 
+#include "shardwright/frontend/data_columns.h"
 #include "shardwright/frontend/lookup_rows.h"
 #include "shardwright/frontend/samples.h"
 #include "shardwright/graph/op.h"
@@ -72,7 +73,7 @@ Tensor fitting(const Tensor& t, DType dtype, const std::string& where) {
 namespace {
 
 /// Whether its tensors are of samples, without a dim for steps.
-bool holds_samples(const SafetensorsFile& file, const Inputs& inputs) {
+bool holds_samples(const DataColumns& file, const Inputs& inputs) {
   return !inputs.empty() && std::ranges::all_of(inputs, [&](const auto& input) {
     const Shape& batch = input.second.shape;
     if (!file.has(input.first) || batch.empty()) return false;
@@ -81,7 +82,7 @@ bool holds_samples(const SafetensorsFile& file, const Inputs& inputs) {
   });
 }
 
-TrainingData from_samples(const SafetensorsFile& file, const Inputs& inputs, std::uint64_t seed) try {
+TrainingData from_samples(const DataColumns& file, const Inputs& inputs, std::uint64_t seed) try {
   std::map<std::string, Tensor> columns;
   for (const auto& [name, type] : inputs)
     columns[name] = fitting(file.read(name), type.dtype, fmt::format("'{}'", name));
@@ -97,8 +98,9 @@ TrainingData from_samples(const SafetensorsFile& file, const Inputs& inputs, std
   throw with_context(e, file.path());
 }
 
-TrainingData from_file(const Inputs& inputs, const std::string& path, std::uint64_t seed) {
-  const SafetensorsFile file = SafetensorsFile::open(path);
+TrainingData from_file(const Model& model, const Inputs& inputs, const std::string& path,
+                       std::uint64_t seed) {
+  const DataColumns file(SafetensorsFile::open(path), model.data_names);
   if (holds_samples(file, inputs)) return from_samples(file, inputs, seed);
   std::int64_t steps = -1;
   for (const auto& [name, want] : inputs) {
@@ -194,7 +196,7 @@ namespace {
 
 TrainingData training_data_of(const Model& model, Inputs inputs, const SampleSource& data,
                               const std::string& data_path, std::uint64_t seed, std::ostream& notices) {
-  if (data.path.ends_with(".safetensors")) return from_file(inputs, data.path, seed);
+  if (data.path.ends_with(".safetensors")) return from_file(model, inputs, data.path, seed);
   if (!data.path.empty()) return from_folder(model, inputs, data, seed);
   if (model.wants_mnist && !data_path.empty()) return from_folder(model, inputs, data_path, seed);
   notices << "no --data" << (model.wants_mnist ? " and no DATA_PATH" : "")
@@ -212,8 +214,14 @@ std::optional<SyntheticTask> synthetic_task(const Model& model, int micro_batche
 
 TrainingData training_data(const Model& model, int micro_batches, const SampleSource& data,
                            const std::string& data_path, std::uint64_t seed, std::ostream& notices) {
-  const Inputs inputs = inputs_of(model.graph, micro_batches);
+  const Inputs inputs = brought_inputs(model, inputs_of(model.graph, micro_batches));
   TrainingData out = training_data_of(model, inputs, data, data_path, seed, notices);
+  if (!model.label_weights.empty())
+    out.batch = [model, batch = std::move(out.batch)](std::int64_t step) {
+      std::map<std::string, Tensor> columns = batch(step);
+      add_label_weights(model, columns, 1);
+      return columns;
+    };
   for (const auto& [name, type] : inputs)
     if (!type.shape.empty()) out.samples = std::max(out.samples, type.shape[0]);
   return out;

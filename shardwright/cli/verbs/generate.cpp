@@ -12,6 +12,7 @@
 #include "shardwright/cli/verb.h"
 #include "shardwright/cli/waiting.h"
 #include "shardwright/frontend/generate.h"
+#include "shardwright/frontend/source.h"
 #include "shardwright/tokenizer/chat_template.h"
 #include "shardwright/tokenizer/tokenizer.h"
 
@@ -108,7 +109,8 @@ bool is_of_generation(const SettingRow& row) {
 
 std::vector<Flag> flags() {
   std::vector<Flag> out{
-      {"--checkpoint", "DIR|FILE", "the weights: a checkpoint, or safetensors", ""},
+      {"--checkpoint", "DIR|FILE",
+       "the weights, if the model is no folder with some: a checkpoint, or safetensors", ""},
       {"--prompt", "TOKENS", "1,2,3; several, which become one batch, as 1,2,3;4,5", ""},
       {"--text", "TEXT", "a prompt as text; without --tokenizer its tokens are its bytes", ""},
       tokenizer_flag(),
@@ -141,7 +143,8 @@ struct Writing {
 };
 
 Writing writing_of(const Arguments& arguments) {
-  if (!arguments.has("--checkpoint")) throw error("generate needs --checkpoint");
+  if (!arguments.has("--checkpoint") && !source_of_model(arguments.positionals[0]).has_weights)
+    throw error("generate needs --checkpoint");
   std::optional<Tokenizer> tokenizer;
   if (const std::string path = tokenizer_of(arguments); !path.empty()) tokenizer = Tokenizer::read(path);
   Writing out{.tokenizer = tokenizer,
@@ -236,7 +239,10 @@ void tell(const Generated& out, const Writing& writing, std::int64_t memory_byte
 }
 
 int write_with(Generator generator, const Writing& writing, Terminal& terminal) {
-  generator.load(writing.checkpoint);
+  if (writing.checkpoint.empty())
+    generator.load();
+  else
+    generator.load(writing.checkpoint);
   const Generated out = generator(writing.prompts, writing.count, writing.sampling, writing.stops);
   if (is_first_rank()) tell(out, writing, generator.arena_bytes(), terminal);
   return 0;

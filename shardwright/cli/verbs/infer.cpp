@@ -13,6 +13,7 @@
 #include "shardwright/cli/sample_flags.h"
 #include "shardwright/cli/waiting.h"
 #include "shardwright/frontend/evaluation.h"
+#include "shardwright/frontend/model_folder.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/lower/program_text.h"
@@ -150,7 +151,8 @@ Model whole_model_of(const Arguments& arguments, Terminal& terminal) {
 Asking prepare_asking(const Arguments& arguments, Terminal& terminal) {
   if (!arguments.has("--data")) throw error("infer needs --data");
   const Model model = whole_model_of(arguments, terminal);
-  if (!arguments.has("--checkpoint")) check_own_weights(model);
+  const bool has_folder = model.folder && model.folder->weights;
+  if (!arguments.has("--checkpoint") && !has_folder) check_own_weights(model);
   const PlanRequest request = asked_of(arguments);
   for (const SettingRow& row : all_settings())
     if (is_of_inference(row)) arguments.heed(row.flag);
@@ -159,7 +161,10 @@ Asking prepare_asking(const Arguments& arguments, Terminal& terminal) {
   tell_idle_tokenizer(arguments, {"--data"});
   tell_assumed(arguments, model, false);
   std::optional<TensorSource> weights;
-  if (arguments.has("--checkpoint")) weights = open_source(arguments.text("--checkpoint"));
+  if (arguments.has("--checkpoint"))
+    weights = open_source(arguments.text("--checkpoint"));
+  else if (has_folder)
+    weights = *model.folder->weights;
   PrepareOptions options = prepare_options_of(arguments);
   options.proves = is_first_rank();  // for all
   Asking asking{.network = asked_network(model, source_of(arguments, "--data"), request, options),

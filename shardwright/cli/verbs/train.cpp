@@ -31,6 +31,8 @@ std::vector<Verb> train() {
                 {"--save", "DIR", "keep checkpoints there: at the end, and when interrupted", ""},
                 {"--save-every", "K", "also after every K-th step, while training goes on", ""},
                 {"--keep", "N", "only the last N checkpoints (default: all)", ""},
+                {"--save-folder", "DIR",
+                 "of a model that is a folder: what it was trained to, as such a folder", ""},
                 {"--resume", "DIR|auto",
                  "continue from a checkpoint, under any plan; auto: from the last one in --save, if any", ""},
                 {"--steps", "K", "how many steps, with those of --resume (default: 20, or the epochs)", ""},

@@ -1,0 +1,43 @@
+#include "shardwright/frontend/data_columns.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "shardwright/frontend/label_weights.h"
+
+namespace shardwright {
+
+const std::string& DataColumns::called(const std::string& input) const {
+  const auto it = names_.find(input);
+  return it != names_.end() && file_.has(it->second.name) ? it->second.name : input;
+}
+
+Tensor DataColumns::moved(const std::string& input, Tensor t) const {
+  const auto it = names_.find(input);
+  if (it == names_.end() || !it->second.is_of_next || called(input) == input || t.shape().empty()) return t;
+  Tensor whole = convert(t, DType::i64);
+  const auto length = static_cast<std::size_t>(t.shape().back());
+  const auto all = whole.as<std::int64_t>();
+  for (std::size_t row = 0; row + length <= all.size() && length > 0; row += length) {
+    const auto own = all.subspan(row, length);
+    std::copy(own.begin() + 1, own.end(), own.begin());
+    own.back() = not_asked;
+  }
+  return whole;
+}
+
+std::map<std::string, Type> brought_inputs(const Model& model, std::map<std::string, Type> inputs) {
+  if (!model.label_weights.empty()) inputs.erase(model.label_weights);
+  return inputs;
+}
+
+void add_label_weights(const Model& model, std::map<std::string, Tensor>& columns, std::int64_t batch) {
+  const auto label = columns.find("label");
+  if (model.label_weights.empty() || label == columns.end()) return;
+  const std::int64_t samples = label->second.shape()[0];
+  const DType dtype = model.graph.value(model.graph.find(model.label_weights)).type.dtype;
+  columns[model.label_weights] =
+      label_weights(label->second, samples < batch ? samples : samples / batch * batch, dtype);
+}
+
+}  // namespace shardwright

@@ -1,0 +1,157 @@
+// BERT with the head that predicts masked words: norms behind the sums, learned positions, two kinds of elements, the scores' table tied to
+// the embedding, with a bias of its own.
+
+#include "shardwright/frontend/huggingface/family.h"
+#include "shardwright/frontend/modules/encoder.h"
+#include "shardwright/frontend/modules/masks.h"
+
+namespace shardwright::families {
+
+using namespace huggingface;  // NOLINT(google-build-using-namespace): a family is made of it
+
+namespace {
+
+struct BertOptions {
+  EncoderOptions layer;
+  std::int64_t layers = 12, vocabulary = 30522, places = 512, types = 2, sequence = 512, padding = 0;
+  std::string activation = "gelu";
+};
+
+BertOptions options_of(const FamilyCall& call) {
+  const Config& c = call.config;
+  BertOptions o;
+  o.layer.hidden = c.integer_or("hidden_size", 768, 1, 1 << 20);
+  o.layer.heads = c.integer_or("num_attention_heads", 12, 1, 1 << 20);
+  if (o.layer.hidden % o.layer.heads != 0)
+    throw c.wrong("num_attention_heads", fmt::format("a divisor of the hidden size {}", o.layer.hidden));
+  o.layer.ffn = c.integer_or("intermediate_size", 3072, 1, 1 << 24);
+  o.layer.epsilon = c.number_or("layer_norm_eps", 1e-12);
+  o.layer.explicit_attention = call.arguments.attention == Attention::in_memory;
+  o.layers = c.integer_or("num_hidden_layers", 12, 1, 4096);
+  o.vocabulary = c.integer_or("vocab_size", 30522, 1, std::numeric_limits<std::int32_t>::max());
+  o.places = c.integer_or("max_position_embeddings", 512, 1, 1 << 24);
+  o.types = c.integer_or("type_vocab_size", 2, 1, 1 << 20);
+  o.padding = c.integer_or("pad_token_id", 0, 0, o.vocabulary - 1);
+  o.sequence = call.sequence(o.places);
+  o.activation = c.text_or("hidden_act", "gelu");
+  activation_of(c, "hidden_act", "gelu", false);  // there is one
+  call.check_dropout({{"hidden_dropout_prob", 0.1}, {"attention_probs_dropout_prob", 0.1}});
+  c.only("is_decoder", false, "later elements would be hidden");
+  c.only("add_cross_attention", false, "it would read another encoder");
+  c.only("position_embedding_type", "absolute", "positions would count from each other");
+  c.only("tie_word_embeddings", true, "the scores would have a table of their own");
+  c.pass_over({"classifier_dropout", "directionality", "pooler_fc_size", "pooler_num_attention_heads",
+               "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"});
+  return o;
+}
+
+Operator activation_called(const BertOptions& o, const std::string& name) {
+  if (o.activation == "relu") return relu(name);
+  if (o.activation == "gelu") return gelu(name);
+  return gelu(name, o.activation == "quick_gelu" ? "sigmoid" : "tanh");
+}
+
+struct Bert {
+  explicit Bert(const BertOptions& o)
+      : options(o),
+        words("embedding", o.vocabulary, o.layer.hidden),
+        types("types", o.types, o.layer.hidden),
+        positions{"positions.weight", {o.places, o.layer.hidden}, normal(0.02)},
+        norm("norm", o.layer.hidden, o.layer.epsilon),
+        transform("head.dense", o.layer.hidden, o.layer.hidden, {.start = normal(0.02)}),
+        head_norm("head.norm", o.layer.hidden, o.layer.epsilon),
+        head_bias{"head.bias", {o.vocabulary}, zeros()} {
+    for (std::int64_t l = 0; l < o.layers; ++l) {
+      const std::string name = fmt::format("layers.{}", l);
+      layers.emplace_back(name, o.layer, activation_called(o, name + ".ffn.gelu"));
+    }
+  }
+
+  /// Shapes: tokens [batch, sequence] -> scores [batch, sequence, vocabulary]
+  Traced operator()(Traced tokens, std::optional<Traced> kinds, const DecoderData& data) const {
+    Trace& trace = *tokens.trace;
+    const std::int64_t length = tokens.type().shape[1];
+    const auto rows = [&](Traced table, std::int64_t count, const char* name) {
+      if (table.type().shape[0] == count) return table;
+      return trace.call("strided_slice", {table},
+                        {{"dims", Shape{0}}, {"starts", Shape{0}}, {"stops", Shape{count}}}, name);
+    };
+    Traced x = without_learning(words(tokens), tokens, options.padding, "embedding");
+    x = add("embedding.types")(x,
+                               kinds ? types(*kinds) : rows(trace.parameter(types.weight), 1, "types.first"));
+    const Traced places = trace.parameter(positions);
+    x = add("embedding.positions")(
+        x, data.positions ? trace.call("gather", {places, *data.positions}, {}, "positions.rows")
+                          : rows(places, length, "positions.used"));
+    x = norm(x);
+    Masks masks(trace, tokens.type().shape, data, false);
+    const Seen seen{.mask = masks.of(0)};
+    for (const EncoderLayer& layer : layers) x = layer(x, seen);
+    x = head_norm(activation_called(options, "head.gelu")(transform(x)));
+    return add("head.add")(matmul("head.matmul", {{"transpose_b", true}})(x, words.weight), head_bias);
+  }
+
+  BertOptions options;
+  Embedding words, types;
+  Parameter positions;
+  LayerNorm norm;
+  std::vector<EncoderLayer> layers;
+  Dense transform;
+  LayerNorm head_norm;
+  Parameter head_bias;
+};
+
+Names names() {
+  const std::string embeddings = "bert.embeddings.", predictions = "cls.predictions.";
+  Names out{.rows = {{"embedding.weight", embeddings + "word_embeddings.weight"},
+                     {"types.weight", embeddings + "token_type_embeddings.weight"},
+                     {"positions.weight", embeddings + "position_embeddings.weight"},
+                     {"norm.weight", embeddings + "LayerNorm.weight"},
+                     {"norm.bias", embeddings + "LayerNorm.bias"},
+                     {"head.dense.weight", predictions + "transform.dense.weight", Lay::transposed},
+                     {"head.dense.bias", predictions + "transform.dense.bias"},
+                     {"head.norm.weight", predictions + "transform.LayerNorm.weight"},
+                     {"head.norm.bias", predictions + "transform.LayerNorm.bias"},
+                     {"head.bias", predictions + "bias"}},
+            .ignored = {embeddings + "position_ids", predictions + "decoder.weight",
+                        predictions + "decoder.bias", "bert.pooler.dense.weight", "bert.pooler.dense.bias",
+                        "cls.seq_relationship.weight", "cls.seq_relationship.bias"}};
+  const auto both = [&](const std::string& ours, const std::string& theirs, Lay lay) {
+    out.rows.push_back({"layers.#." + ours + ".weight", "bert.encoder.layer.#." + theirs + ".weight", lay});
+    out.rows.push_back({"layers.#." + ours + ".bias", "bert.encoder.layer.#." + theirs + ".bias"});
+  };
+  both("attention.q", "attention.self.query", Lay::transposed);
+  both("attention.k", "attention.self.key", Lay::transposed);
+  both("attention.v", "attention.self.value", Lay::transposed);
+  both("attention.o", "attention.output.dense", Lay::transposed);
+  both("norm1", "attention.output.LayerNorm", Lay::same);
+  both("ffn.up", "intermediate.dense", Lay::transposed);
+  both("ffn.down", "output.dense", Lay::transposed);
+  both("norm2", "output.LayerNorm", Lay::same);
+  return out;
+}
+
+BuiltFamily build(const FamilyCall& call) {
+  if (call.arguments.cached > 0) throw error("cannot generate: it is no decoder");
+  const Bert bert(options_of(call));
+  call.config.check_all_read();
+  Trace trace(call.arguments.precision);
+  const Type tokens{DType::i32, {call.batch(), bert.options.sequence}};
+  const auto given = [&](const char* name) {
+    return call.brings(name) ? std::optional(trace.input(name, tokens)) : std::nullopt;
+  };
+  const Traced input = trace.input("input", tokens);
+  const DecoderData data{.attention_mask = given("attention_mask"), .positions = given("position_ids")};
+  const Traced scores = bert(input, given("token_type_ids"), data);
+  Model model = language_model(call, trace, scores, false);
+  model.classes["token_type_ids"] = bert.options.types;
+  return {std::move(model), names()};
+}
+
+}  // namespace
+
+std::vector<Family> bert() {
+  return {{"bert", {"BertForMaskedLM"}, {"attention_mask", "token_type_ids", "position_ids"}, build}};
+}
+
+}  // namespace shardwright::families

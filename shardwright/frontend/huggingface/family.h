@@ -1,0 +1,86 @@
+// Families of Hugging Face's folders: one file in frontend/huggingface/families each, with what its config.json says as a network of
+// ours and the table of its names.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardwright/frontend/huggingface/config.h"
+#include "shardwright/frontend/huggingface/names.h"
+#include "shardwright/frontend/modules/decoder.h"
+
+namespace shardwright::huggingface {
+
+/// What is asked of a family: keys behind the folder's name, flags.
+struct FamilyCall {
+  const Config& config;
+  const ModelArguments& arguments;  // their `batch` is set where --global-batch says it
+
+  /// Of the key `seq`; as many as there are places, but at most 4096, where it is not there. Throws: Error if there are not so many.
+  std::int64_t sequence(std::int64_t places) const;
+  std::int64_t batch() const { return arguments.integer("batch", 8); }
+  /// Whether data bring this input. Others than those in `possible` are refused by `check_inputs`.
+  bool brings(const std::string& input) const;
+  /// Throws: Error if the config says dropout in any of these keys, unless the key dropout=0 says that it is left out.
+  void check_dropout(const std::vector<std::pair<std::string, double>>& keys_and_defaults) const;
+};
+
+struct BuiltFamily {
+  Model model;
+  Names names;
+};
+
+struct Family {
+  std::string type;                        // `model_type`
+  std::vector<std::string> architectures;  // what is built; the first, where the config says none
+  std::vector<std::string> inputs;         // that data may bring beside the first and the labels
+  std::function<BuiltFamily(const FamilyCall&)> build;
+};
+
+/// A decoder of language: its train step's network, or with `cached` one step of generation.
+Model decoder_model(const FamilyCall& call, DecoderOptions options);
+/// A loss over the labels of `scores` [batch, sequence, classes] that are not -100, of the whole batch: finishes the model.
+Model language_model(const FamilyCall& call, Trace& trace, Traced scores, bool is_of_next);
+
+/// What most decoders have in common: sizes, heads, rotary positions; what a key that is missing means differs by family.
+struct DecoderDefaults {
+  std::int64_t vocabulary = 32000, hidden = 4096, ffn = 11008, layers = 32, heads = 32;
+  std::int64_t kv_heads = 0;  // 0: heads
+  std::int64_t places = 2048;
+  double base = 10000;
+  std::int64_t features = 0;  // of a head; 0: hidden / heads
+  bool tied = false;
+  double epsilon = 1e-6;
+  std::string epsilon_key = "rms_norm_eps";
+  double rotary_share = 1;
+  std::optional<std::int64_t> padding = {};
+  bool rotary_by_layer = false;  // rope_parameters are of each type of layers: who asks sets them
+};
+/// Rotary positions of heads of `options`, as `said` has them.
+void set_rotary(const FamilyCall& call, const DecoderOptions& options, SelfAttention::Options& heads,
+                const Config& said, const DecoderDefaults& defaults);
+DecoderOptions decoder_options(const FamilyCall& call, const DecoderDefaults& defaults);
+/// One window for layers that `layer_types` calls sliding_attention; without it, for those that `by_layer` says.
+void read_windows(const FamilyCall& call, DecoderOptions& options, std::int64_t window,
+                  const std::function<bool(std::int64_t layer)>& by_layer);
+/// `hidden_act` as a gated or plain activation.
+Activation activation_of(const Config& config, const std::string& key, const std::string& otherwise,
+                         bool is_gated);
+
+/// The names that llama and its like share.
+Names llama_names(const std::string& network = "mlp");
+
+/// The same with experts, one by one: a router, and of each expert what it is made of.
+Names expert_names(const std::string& router, const std::string& experts, const std::string& gate,
+                   const std::string& up, const std::string& down);
+
+}  // namespace shardwright::huggingface
+
+namespace shardwright {
+
+/// Every family there is; written by CMake from the files in frontend/huggingface/families/.
+std::span<const huggingface::Family> all_families();
+
+}  // namespace shardwright

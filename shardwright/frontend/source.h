@@ -1,0 +1,32 @@
+// Where models come from: names, graphs as text, ONNX files, folders. One file in frontend/sources each; what a model's spec means
+// is asked of the source that it is of, and nowhere told by endings of names.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "shardwright/frontend/model.h"
+
+namespace shardwright {
+
+struct Source {
+  std::string name;
+  /// Whether `spec` is of this source; none: of this, if of no other.
+  std::function<bool(const std::string& spec)> matches = {};
+  /// `input`: standard input, of which some models are.
+  std::function<Model(const std::string& spec, const ModelOptions& options, std::string_view input)> load;
+  /// `spec` with keys that say what inputs the data in this file have; none: data do not decide.
+  std::function<std::string(const std::string& spec, const std::string& data)> inputs = {};
+  /// Where the tokenizer of the model lies; empty: it has none.
+  std::function<std::string(const std::string& spec)> tokenizer = {};
+  bool has_weights = false;      // beside the network, which Model::folder then names
+  bool has_fixed_batch = false;  // shapes are written in it: no micro-batches
+};
+
+/// Every source there is; written by CMake from the files in frontend/sources/.
+std::span<const Source> all_sources();
+const Source& source_of_model(const std::string& spec);
+
+}  // namespace shardwright
