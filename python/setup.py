@@ -52,5 +52,6 @@ class BinaryDistribution(Distribution):
         return True
 
 
-setup(packages=["shardwright"], package_dir={"shardwright": "shardwright"}, package_data={"shardwright": ["py.typed", "_core/*.pyi"]},
+setup(packages=["shardwright", "shardwright._aten", "shardwright._aten.conversions", "shardwright.torch"],
+      package_dir={"shardwright": "shardwright"}, package_data={"shardwright": ["py.typed", "_core/*.pyi"]},
       cmdclass={"build_py": BuildWithCMake}, distclass=BinaryDistribution)

@@ -31,7 +31,7 @@ const Name& name_of_type(DType dtype) {
 
 DType dtype_of_letter(const py::dtype& type) {
   const char kind = type.kind();
-  const auto size = type.itemsize();
+  const auto size = type.attr("itemsize").cast<py::ssize_t>();  // numpy 2 has it elsewhere in memory than 1
   if (kind == 'f' && size == 4) return DType::f32;
   if (kind == 'f' && size == 8) return DType::f64;
   if (kind == 'f' && size == 2) return DType::f16;

@@ -211,6 +211,11 @@ std::string name_after_parameters(const std::string& op, const std::vector<Array
   return op;
 }
 
+Traced cross_entropy_of_rows(Traced logits, Traced labels) {
+  Trace& trace = *logits.trace;
+  return {&trace, cross_entropy(trace.builder(), logits.id, labels.id, trace.is_mixed(), "cross_entropy")};
+}
+
 std::vector<Traced> in_current(const std::vector<ArrayPtr>& arrays) {
   std::vector<Traced> out;
   for (const ArrayPtr& a : arrays) out.push_back(a->in(*Tracing::current()));
@@ -261,12 +266,20 @@ void bind_operators(py::module_& m) {
     const ArrayPtr first = a_leads ? array_of(a) : beside(a, array_of(b));
     return binary(op, first, a_leads ? beside(b, first) : array_of(b));
   });
-  m.def("cross_entropy", [](const ArrayPtr& logits, const ArrayPtr& labels) {
-    return composed(
-               {logits, labels},
-               [](const std::vector<Traced>& in) { return std::vector{CrossEntropyLoss{}(in[0], in[1])}; })
-        .front();
-  });
+  m.def(
+      "cross_entropy",
+      [](const ArrayPtr& logits, const ArrayPtr& labels, bool is_mean) {
+        return composed({logits, labels},
+                        [is_mean](const std::vector<Traced>& in) {
+                          return std::vector{is_mean ? CrossEntropyLoss{}(in[0], in[1])
+                                                     : cross_entropy_of_rows(in[0], in[1])};
+                        })
+            .front();
+      },
+      py::arg("logits"), py::arg("labels"), py::arg("is_mean") = true);
+  m.def(
+      "type_here", [](const ArrayPtr& x) { return numpy_name(dtype_here(*x)); },
+      "The type that it has, or enters the trace that runs with.");
   m.def(
       "dropout",
       [](const ArrayPtr& x, double rate, const std::string& name, std::int64_t seed,
