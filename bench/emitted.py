@@ -1,10 +1,11 @@
-"""A step of an emitted package beside the same step written by hand in PyTorch: one rank, one thread, in turns.
+"""A step of an emitted package beside the same step written by hand in PyTorch: one rank, one thread or GPU, in turns.
 
-    ~/.cache/peers/pt/bin/python bench/emitted.py [NETWORK ...] [--rounds N] [--shardwright build/release/shardwright]
+    PYTHON bench/emitted.py [NETWORK ...] [--rounds N] [--device cuda] [--shardwright build/release/shardwright]
 
-Needs torch 2 (../shared/peers/venvs.sh makes a place with it). Both sides are taken at their best, of eager and compiled;
-the hand-written one also of its optimizers (multi-tensor and fused). Their losses must agree. Seconds are of the thread's CPU time, so that
-other processes disturb them little; a ratio is the median of the rounds' ratios, ours by theirs.
+Needs a Python with torch 2, and torchvision for resnet50. Both sides are taken at their best, of eager and compiled; the
+hand-written one also of its optimizers (multi-tensor and fused). Their first losses must agree. Seconds are of the thread's CPU
+time, so that other processes disturb them little, on a GPU of the clock; a ratio is the median of the rounds' ratios, ours by
+theirs.
 """
 
 import argparse
@@ -20,16 +21,19 @@ NETWORKS = {
     "ffn": ("ffn:batch=32", "ffn", "momentum", 0.01, 200, 1.0),
     "ffn1024": ("ffn:batch=1024", "ffn", "momentum", 0.01, 10, 1.0),
     "decoder": ("llama", "decoder", "adamw", 3e-4, 2, 1.05),
+    "large": ("llama:hidden=2048,heads=32,ffn=5504,layers=8,seq=1024,batch=4,vocab=32000", "decoder", "adamw", 3e-4, 2, 1.05),
     "resnet50": ("resnet50:batch=8,image=64", "resnet50", "momentum", 0.01, 2, 1.05),
 }
 
 
 def parsed():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("networks", nargs="*", default=list(NETWORKS), help=f"of {', '.join(NETWORKS)}; default: all")
+    p.add_argument("networks", nargs="*", default=["ffn", "ffn1024", "decoder", "resnet50"],
+                   help=f"of {', '.join(NETWORKS)}; default: all but large, which is for GPUs")
+    p.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--shardwright", default=os.path.join(here, "../build/release/shardwright"))
-    p.add_argument("--package", help=argparse.SUPPRESS)  # of the process that measures one network
+    p.add_argument("--package", help="of one network, where it has been emitted before")
     return p.parse_args()
 
 
@@ -64,7 +68,7 @@ class Theirs:
         tensors["input"] = self.inputs = [batch["input"] for batch in batches]
         if peer.__name__ == "decoder":
             tensors["input"] = torch.stack(tensors["input"])
-        self.net = peer.network(tensors, torch)
+        self.net = peer.network(tensors, torch).to(self.inputs[0].device)
         self.inputs = tensors["input"]  # in the order of elements that the network wants
         if is_compiled:
             self.net = torch.compile(self.net, dynamic=False)
@@ -93,11 +97,13 @@ def measured(options, network):
     import program
     import tensors
     _, peer, optimizer, rate, steps, target = NETWORKS[network]
+    now = time.thread_time if options.device == "cpu" else time.perf_counter  # steps end with a loss that is read
     spec, synthetic = program.STAGES[0], data.synthetic_batches(1)
     types = {value["name"]: getattr(torch, value["dtype"]) for value in spec["inputs"].values()}
-    batches = [{name: synthetic(s, name).to(dtype).contiguous() for name, dtype in types.items()} for s in range(8)]
+    batches = [{name: synthetic(s, name).to(dtype).contiguous().to(options.device) for name, dtype in types.items()}
+               for s in range(8)]
     whole = {key: [(0, n) for n in leaf["shape"]] for key, leaf in spec["leaves"].items()}
-    leaves = {key: tensors.load(leaf, whole[key], None, 1, False, "cpu") for key, leaf in spec["leaves"].items()}
+    leaves = {key: tensors.load(leaf, whole[key], None, 1, False, options.device) for key, leaf in spec["leaves"].items()}
     weights = {leaf["name"]: leaves[key] for key, leaf in spec["leaves"].items() if leaf["kind"] == "param"}
     peer = importlib.import_module(peer)
     sides = {"ours, eager": Ours(torch, batches, leaves, False), "ours, compiled": Ours(torch, batches, leaves, True)}
@@ -105,18 +111,18 @@ def measured(options, network):
         for is_compiled in (False, True):
             name = f"by hand, {how}, {'compiled' if is_compiled else 'eager'}"
             sides[name] = Theirs(torch, batches, weights, peer, optimizer, rate, is_compiled, how)
-    report(network, in_turns(sides, steps, options.rounds), target)
+    report(network, in_turns(sides, steps, options.rounds, now), target)
 
 
-def in_turns(sides, steps, rounds):
+def in_turns(sides, steps, rounds, now):
     """Seconds of a step by side and round; the first round does not count."""
     seconds, losses, done = {name: [] for name in sides}, {}, 0
     for turn in range(rounds + 1):
         for name, side in sides.items():
-            start = time.thread_time()
+            start = now()
             of_turn = [side.step(done + i) for i in range(steps)]
             if turn:
-                seconds[name].append((time.thread_time() - start) / steps)
+                seconds[name].append((now() - start) / steps)
             else:
                 losses[name] = of_turn[0]
         done += steps
@@ -149,8 +155,8 @@ def main():
     for network in options.networks:
         with tempfile.TemporaryDirectory() as folder:
             package = emitted(options, network, folder)
-            arguments = [__file__, network, "--rounds", str(options.rounds), "--package", package]
-            environment = dict(os.environ, OMP_NUM_THREADS="1", SHARDWRIGHT_DEVICE="cpu")
+            arguments = [__file__, network, "--rounds", str(options.rounds), "--device", options.device, "--package", package]
+            environment = dict(os.environ, OMP_NUM_THREADS="1", SHARDWRIGHT_DEVICE=options.device)
             subprocess.run([sys.executable, *arguments], check=True, env=environment)
 
 
