@@ -155,8 +155,8 @@ Model build_model(const std::string& spec, const ModelOptions& options, std::str
   return of_micro_batch(spec, of_one, input);
 } catch (const Error& e) {
   const std::string_view what = e.what();
-  if (what.starts_with("model '") || what.starts_with(spec.substr(0, spec.find(':')) + ":") ||
-      e.kind() == ErrorKind::io)
+  if (what.starts_with("model '") || what.starts_with(without_keys(spec) + ":") ||
+      what.starts_with(without_keys(spec) + "/") || e.kind() == ErrorKind::io)
     throw;
   throw with_context(e, spec);
 }

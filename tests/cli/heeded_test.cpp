@@ -153,6 +153,7 @@ class Heeded : public testing::Test {
                                                            {"--init", "missing.safetensors"},
                                                            {"--save", "written/c"},
                                                            {"--save-every", "2"},
+                                                           {"--save-folder", "written/f"},
                                                            {"--keep", "1"},
                                                            {"--resume", "missing"},
                                                            {"--lr-schedule", "linear"},

@@ -34,9 +34,10 @@ Model step_of(const FamilyCall& call, const Decoder& decoder) {
 
 }  // namespace
 
-std::int64_t FamilyCall::sequence(std::int64_t places) const {
+std::int64_t FamilyCall::sequence(std::int64_t places, Positions positions) const {
   const std::int64_t out = arguments.integer("seq", std::min(places, usual_sequence));
-  if (out > places) throw error("seq={}: the network has {} places", out, places);
+  if (out > places && positions == Positions::learned)
+    throw error("seq={}: the network has {} places", out, places);
   return out;
 }
 
@@ -111,6 +112,10 @@ Model decoder_model(const FamilyCall& call, DecoderOptions options) {
   data.are_apart = data.positions && is_apart;
   Model model = language_model(call, trace, decoder(input, nullptr, data), true);
   model.places = options.sequence;
+  const std::int64_t places = call.config.integer_or("max_position_embeddings", options.sequence, 1);
+  if (options.sequence > places)
+    model.notices.push_back(fmt::format("{}: sequences of {} elements, but it was made for {}",
+                                        call.config.path(), options.sequence, places));
   if (data.positions && !is_apart)
     model.notices.push_back(
         fmt::format("{}: documents that are packed into one row see those before them, as transformers has "
@@ -150,7 +155,7 @@ DecoderOptions decoder_options(const FamilyCall& call, const DecoderDefaults& de
   o.ffn = c.integer_or("intermediate_size", defaults.ffn, 1, 16 * most_width);
   o.vocabulary = c.integer_or("vocab_size", defaults.vocabulary, 1, std::numeric_limits<std::int32_t>::max());
   const std::int64_t places = c.integer_or("max_position_embeddings", defaults.places, 1, most_places);
-  o.sequence = call.arguments.cached > 0 ? places : call.sequence(places);
+  o.sequence = call.arguments.cached > 0 ? places : call.sequence(places, Positions::rotary);
   std::int64_t features = c.integer_or("head_dim", defaults.features, 1, most_width);
   if (features == 0 && o.hidden % o.heads != 0)
     throw c.wrong("num_attention_heads", fmt::format("a divisor of the hidden size {}", o.hidden));

@@ -18,8 +18,9 @@ struct FamilyCall {
   const Config& config;
   const ModelArguments& arguments;  // their `batch` is set where --global-batch says it
 
-  /// Of the key `seq`; as many as there are places, but at most 4096, where it is not there. Throws: Error if there are not so many.
-  std::int64_t sequence(std::int64_t places) const;
+  /// Of the key `seq`; as many as there are places, but at most 4096, where it is not there. Throws: Error if there are not so many,
+  /// where places are learned.
+  std::int64_t sequence(std::int64_t places, Positions positions = Positions::learned) const;
   std::int64_t batch() const { return arguments.integer("batch", 8); }
   /// Whether data bring this input. Others than those in `possible` are refused by `check_inputs`.
   bool brings(const std::string& input) const;
