@@ -59,7 +59,8 @@ def arrays_of(said, program):
 def test_an_operator_computes_what_pytorch_does(name):
     row = OPERATORS[name]
     program = Program(row["program"])
-    check(row, program, arrays_of(row["weights"], program), arrays_of(row["batch"], program))
+    allowed = 1e-7 if name == "hardsigmoid" else 1e-9  # whose gradient has 1/6 as a float in PyTorch
+    check(row, program, arrays_of(row["weights"], program), arrays_of(row["batch"], program), allowed)
 
 
 def network(name):
@@ -95,7 +96,7 @@ def operators_of(name):
 
 def test_patterns_become_operators_of_ours():
     assert {"rms_norm", "rotary", "swiglu", "attention"} <= operators_of("hf_llama")
-    assert not {"rsqrt", "silu", "sin", "softmax", "where"} & operators_of("hf_llama") - {"where"}
+    assert not {"rsqrt", "silu", "sin", "softmax", "broadcast"} & operators_of("hf_llama")
     assert "layer_norm" in operators_of("nanogpt")
     assert "rms_norm" in operators_of("hf_t5_encoder") and "attention_weights" in operators_of("hf_t5_encoder")
 

@@ -151,7 +151,7 @@ _by_one: dict[str, Callable] = {"neg": np.negative, "abs": np.abs, "exp": np.exp
 
 _by_both_alone: dict[str, Callable] = {
     "logical_and": np.logical_and, "logical_or": np.logical_or, "minimum": np.minimum, "maximum": np.maximum,
-    "floor_divide": np.floor_divide, "outer": np.outer, "matmul": np.matmul}
+    "floor_divide": np.floor_divide, "matmul": np.matmul}
 _by_many: dict[str, Callable] = {"sum": np.sum, "mean": np.mean, "any": np.any, "all": np.all, "amax": np.max, "amin": np.min,
                                  "max": np.max, "min": np.min}
 
@@ -174,6 +174,9 @@ foldings: dict[str, Folding] = {
     "aten.arange.default": lambda end, dtype=None: np.arange(end),
     "aten.arange.start": lambda start, end, dtype=None: np.arange(start, end),
     "aten.arange.start_step": lambda start, end, step=1, dtype=None: np.arange(start, end, step),
+    "aten.eye.default": lambda n, dtype="float32": np.eye(n),
+    "aten.eye.m": lambda n, m, dtype="float32": np.eye(n, m),
+    "aten.outer.default": lambda self, vec2: np.outer(self, vec2),
     "aten.linspace.default": lambda start, end, steps, dtype=None: np.linspace(start, end, steps),
     "aten.ones.default": lambda size, dtype="float32": _filled(size, 1, dtype),
     "aten.zeros.default": lambda size, dtype="float32": _filled(size, 0, dtype),

@@ -233,6 +233,9 @@ def _as_rotary(at: At, x: Tensor, base: float) -> Tensor:
 
 def _repeated(seen: _Seen, ref: Any) -> Any | None:
     """x [b, h, s, d] of what is [b, h r, s, d], each head r times side by side."""
+    repeated = seen.node(ref, "aten.repeat_interleave.self_int")
+    if repeated is not None and len(repeated.shape or []) == 4 and repeated.args.get("dim") in (1, -3):
+        return seen.source(repeated.args["self"])
     joined = seen.node(ref, _reshapes)
     wide = seen.node(joined.args["self"], "aten.expand.default") if joined else None
     thin = seen.node(wide.args["self"], "aten.unsqueeze.default") if wide else None

@@ -92,9 +92,9 @@ class At:
             array = array.astype(np.int64)
         return _core.cast(self.walk.constants.leaf(array, self.name), self.walk.entering(dtype))
 
-    def is_trained(self, ref: Value) -> bool:
-        """Whether the argument depends on a weight that is trained."""
-        return isinstance(ref, Ref) and ref in self.walk.trained
+    def is_trained(self, argument: str) -> bool:
+        """Whether what is given as this depends on a weight that is trained."""
+        return self.node.args.get(argument) in self.walk.trained
 
     def refuse(self, why: str) -> ShardwrightError:
         return refused(self.node, why)
@@ -141,9 +141,10 @@ class Walk:
 
     def run(self, inputs: Mapping[str, Tensor]) -> list[Value]:
         """Results of the program; what it changes is assigned. Raises: ShardwrightError with the user's line."""
-        from . import conversions as _  # noqa: F401: fills the table
+        from .conversions import conversion_table
         from .fused import found_in
 
+        self._table = conversion_table()
         self._set_precision(inputs)
         for entry in self.program.inputs:
             self.values[entry["node"]] = self._input(entry, inputs)
@@ -250,16 +251,13 @@ class Walk:
         return out["kind"] == "buffer" and counted(self.program, out)
 
     def _convert(self, node: Node) -> Value:
-        function, said = self.fused.get(node.name) or (conversions.get(node.op), node.args)
+        function, said = self.fused.get(node.name) or (self._table.get(node.op), node.args)
         args = {name: self.value(a) for name, a in said.items()}
-        if function is None:
-            if node.op == "operator.getitem":
-                return args["0"][args["1"]]
+        if function is None and node.op != "operator.getitem":
             raise refused(node, "has no counterpart here")
-        at = At(self, node)
         try:
-            return function(at, **args)
-        except TypeError as e:
+            return args["0"][args["1"]] if function is None else function(At(self, node), **args)
+        except (AttributeError, IndexError, KeyError, TypeError, ZeroDivisionError) as e:
             raise refused(node, f"is called in a way that is not known here: {e}") from e
         except ShardwrightError:
             raise

@@ -11,6 +11,8 @@ import torch
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
+from .._aten import folding
+from .._aten.conversions import conversion_table
 from .._aten.program import Program
 from .._errors import ShardwrightError
 
@@ -148,8 +150,18 @@ def exported(module: torch.nn.Module, batch: Batch, loss: Callable | None, rows:
 
 
 def _export(network: _Network, tensors: list[torch.Tensor], moving: list) -> torch.export.ExportedProgram:
-    return torch.export.export(network, tuple(tensors), dynamic_shapes=(tuple(moving),),
-                               strict=False).run_decompositions({})
+    """Functional, each operator as large as we have a conversion for it; the others as PyTorch takes them apart."""
+    made = torch.export.export(network, tuple(tensors), dynamic_shapes=(tuple(moving),), strict=False).run_decompositions({})
+    known = conversion_table().keys() | folding.foldings.keys() | folding.of_shapes.keys() | _checks
+    parts = torch.export.default_decompositions() if hasattr(torch.export, "default_decompositions") else {}
+    for _ in range(4):  # parts may have parts
+        unknown = {n.target for n in made.graph.nodes
+                   if n.op == "call_function" and isinstance(n.target, torch._ops.OpOverload) and str(n.target) not in known}
+        table = {op: parts[op] for op in unknown if op in parts}
+        if not table:
+            break
+        made = made.run_decompositions(table)
+    return made
 
 
 def _first_line(e: Exception) -> str:

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes programs of torch.export, and what PyTorch computes from them: `make_torch_export.py`, with shardwright on PYTHONPATH
+"""Writes programs of torch.export, and what PyTorch computes from them: `make_torch_export.py [NAME...]`, with shardwright on PYTHONPATH
 and torch, torchvision and transformers of PyPI. README.md beside it says what stands in the files."""
 
 import gzip
 import json
 import pathlib
+import sys
 
 import torch
 from safetensors.torch import save_file
@@ -53,8 +54,8 @@ def operators():
     print(f"{len(rows)} operators")
 
 
-def networks():
-    for name in kept:
+def networks(names):
+    for name in names:
         module, batch, loss = made(name, 1)
         arguments, keywords = ((), batch) if isinstance(batch, dict) else (batch, {})
         with everywhere_f64():
@@ -72,5 +73,7 @@ def networks():
 
 
 if __name__ == "__main__":
-    operators()
-    networks()
+    wanted = sys.argv[1:] or ["operators", *kept]
+    if "operators" in wanted:
+        operators()
+    networks([name for name in wanted if name != "operators"])

@@ -22,8 +22,9 @@ def is_floating(x: Tensor) -> bool:
 
 def both(at: At, op: str, a: Value, b: Value) -> Tensor:
     """Broadcast against each other, in the type where both meet."""
-    shape = np.broadcast_shapes(np.shape(a) if not isinstance(a, Tensor) else a.shape,
-                                np.shape(b) if not isinstance(b, Tensor) else b.shape)
+    if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+        a = at.tensor(a)
+    shape = np.broadcast_shapes(a.shape if isinstance(a, Tensor) else np.shape(a), b.shape if isinstance(b, Tensor) else np.shape(b))
     if not isinstance(a, Tensor):
         a = _beside(at, a, b, shape)
     if not isinstance(b, Tensor):
@@ -235,7 +236,23 @@ for _name in ("abs", "exp", "log", "neg", "sqrt", "rsqrt", "sin", "cos", "tanh",
               "square", "sign", "floor", "ceil", "round"):
     conversion(f"{_name}.default")(_unary(_name))
 conversion("hardswish.default")(_unary("hard_swish"))
-conversion("hardsigmoid.default")(_unary("hard_sigmoid"))
+
+
+@conversion("hardsigmoid.default")
+def hardsigmoid(at: At, self: Tensor) -> Tensor:
+    return at.call("hard_sigmoid", self, slope=1 / 6, shift=0.5)
+
+
+@conversion("relu6.default")
+def relu6(at: At, self: Tensor) -> Tensor:
+    return at.call("clip", self, min=0.0, max=6.0)
+
+
+@conversion("tril.default", "triu.default")
+def triangle(at: At, self: Tensor, diagonal: int = 0) -> Tensor:
+    rows, columns = self.shape[-2:]
+    is_kept = np.tri(rows, columns, diagonal, dtype=bool) if "tril" in at.node.op else ~np.tri(rows, columns, diagonal - 1, dtype=bool)
+    return where(at, is_kept, self, 0)
 
 
 @conversion("log1p.default")

@@ -11,7 +11,7 @@ from ..._core import Tensor
 from ..walk import At, Value, conversion, thinned
 from .elementwise import both, dropped, scaled, shifted, where
 from .indices import rows_of
-from .reductions import reduced
+from .reductions import largest, reduced
 from .shapes import broadcast, reshaped
 
 
@@ -32,6 +32,11 @@ def matmul(at: At, self: Value, other: Value | None = None, mat2: Value | None =
         return ops.squeeze(y, -1 if b.ndim != 1 and y.ndim == 1 else y.ndim - 2 if b.ndim != 1 else y.ndim - 1) \
             if a.ndim == 1 else y
     return at.call("matmul", a, b)
+
+
+@conversion("outer.default")
+def outer(at: At, self: Value, vec2: Value) -> Tensor:
+    return both(at, "mul", reshaped(at, at.tensor(self), [-1, 1]), vec2)
 
 
 @conversion("addmm.default", "baddbmm.default")
@@ -177,7 +182,7 @@ def embedding_bag(at: At, weight: Tensor, indices: Tensor, offsets: Value, scale
     rows = at.call("gather", weight, reshaped(at, indices, [len(starts), length]))
     if per_sample_weights is not None:
         rows = both(at, "mul", rows, reshaped(at, per_sample_weights, [len(starts), length, 1]))
-    y = reduced(at, ("reduce_sum", "reduce_mean", "reduce_max")[mode], rows, [1], False)
+    y = largest(at, rows, [1], False) if mode == 2 else reduced(at, ("reduce_sum", "reduce_mean")[mode], rows, [1], False)
     return y, None, None, None
 
 
@@ -236,7 +241,7 @@ def attention(at: At, query: Tensor, key: Tensor, value: Tensor, attn_mask: Valu
     if is_causal and query.shape[2] != key.shape[2]:  # PyTorch's first query sees the first key, ours sees the last ones
         mask, is_causal = np.where(np.tri(query.shape[2], key.shape[2], dtype=bool), 0, -np.inf).astype(np.float32), False
     # What is added to scores has no gradient in the fused operator.
-    if dropout_p > 0 or at.is_trained(at.node.args.get("attn_mask")):
+    if dropout_p > 0 or at.is_trained("attn_mask"):
         y = _explicit(at, query, key, value, mask, dropout_p, is_causal, scale)
     else:
         masks = [] if mask is None else [_of_heads(at, mask, query, key)]

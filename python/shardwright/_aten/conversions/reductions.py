@@ -8,7 +8,7 @@ from typing import Any, Sequence
 from ... import _core, ops
 from ..._core import Tensor
 from ..walk import At, conversion
-from .elementwise import scaled
+from .elementwise import is_floating, scaled
 
 
 def reduced(at: At, op: str, x: Tensor, dims: int | Sequence[int] | None, keep: bool) -> Tensor:
@@ -33,19 +33,34 @@ def mean(at: At, self: Tensor, dim: Any = None, keepdim: bool = False, dtype: st
     return reduced(at, "reduce_mean", _numbers(at, self, dtype), dim, keepdim)
 
 
+def largest(at: At, x: Tensor, dims: Any, keep: bool) -> Tensor:
+    """Those that are the largest alike share the gradient, where there is one."""
+    y = reduced(at, "reduce_max", x, dims, keep)
+    if not is_floating(x):
+        return y
+    top = at.call("stop_gradient", y if keep else reduced(at, "reduce_max", x, dims, True))
+    is_top = _core.cast(ops.equal(x, top), x.dtype)
+    count = reduced(at, "reduce_sum", is_top, dims, keep)
+    return at.call("div", reduced(at, "reduce_sum", at.call("mul", x, is_top), dims, keep), count)
+
+
 @conversion("amax.default", "max.default")
 def amax(at: At, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    return reduced(at, "reduce_max", self, dim, keepdim)
+    return largest(at, self, dim, keepdim)
 
 
 @conversion("amin.default", "min.default")
 def amin(at: At, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    return at.call("neg", reduced(at, "reduce_max", at.call("neg", self), dim, keepdim))
+    return at.call("neg", largest(at, at.call("neg", self), dim, keepdim))
 
 
-@conversion("max.dim")
-def max_of_dim(at: At, self: Tensor, dim: int, keepdim: bool = False) -> Any:
-    return reduced(at, "reduce_max", self, dim, keepdim), at.call("argmax", self, dim=dim, keep=keepdim)
+@conversion("max.dim", "min.dim")
+def extreme_of_dim(at: At, self: Tensor, dim: int, keepdim: bool = False) -> Any:
+    """The first one that is it has the gradient."""
+    from .indices import gather
+    place = at.call("argmax" if ".max." in at.node.op else "argmin", self, dim=dim, keep=True)
+    value = gather(at, self, dim, place) if is_floating(self) else reduced(at, "reduce_max", self, dim, True)
+    return tuple(y if keepdim else ops.squeeze(y, dim) for y in (value, place))
 
 
 @conversion("argmax.default", "argmin.default")
@@ -85,9 +100,10 @@ def std(at: At, self: Tensor, dim: Any = None, correction: float | None = None, 
     return at.call("sqrt", variance(at, self, dim, correction if unbiased else 0, keepdim)[0])
 
 
-@conversion("var_mean.correction")
-def var_mean(at: At, self: Tensor, dim: Any = None, correction: float | None = None, keepdim: bool = False) -> Any:
-    return variance(at, self, dim, correction, keepdim)
+@conversion("var_mean.correction", "var_mean.dim")
+def var_mean(at: At, self: Tensor, dim: Any = None, correction: float | None = None, keepdim: bool = False,
+             unbiased: bool = True) -> Any:
+    return variance(at, self, dim, correction if unbiased else 0, keepdim)
 
 
 @conversion("softmax.int", "_softmax.default", "log_softmax.int", "_log_softmax.default")

@@ -179,6 +179,14 @@ def repeat(at: At, self: Tensor, repeats: Sequence[int]) -> Tensor:
     return x if all(r == 1 for r in repeats) else at.call("tile", x, repeats=list(repeats))
 
 
+@conversion("repeat_interleave.self_int")
+def repeat_interleave(at: At, self: Tensor, repeats: int, dim: int | None = None, output_size: int | None = None) -> Tensor:
+    """Each element of a dim so many times, side by side."""
+    x, d = (reshaped(at, self, [self.size]), 0) if dim is None else (self, dim % self.ndim)
+    wide = broadcast(at, ops.expand_dims(x, d + 1), [*x.shape[:d + 1], repeats, *x.shape[d + 1:]])
+    return reshaped(at, wide, [*x.shape[:d], x.shape[d] * repeats, *x.shape[d + 1:]])
+
+
 @conversion("roll.default")
 def roll(at: At, self: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
     if not dims:
