@@ -94,7 +94,7 @@ void bind_generator(py::module_& m) {
            }),
            py::arg("model"), py::arg("sequences"), py::arg("room"), py::arg("devices") = 1,
            py::arg("stages") = 1)
-      .def("load", &Generator::load)
+      .def("load", py::overload_cast<const std::string&>(&Generator::load))
       .def(
           "__call__",
           [](Generator& self, const std::vector<Generator::Tokens>& prompts, std::int64_t count,
