@@ -93,6 +93,7 @@ def measured(options, network):
 
     import torch
     torch.set_num_threads(1)
+    torch.backends.cudnn.allow_tf32 = False  # as train.py has it
     import data
     import program
     import tensors

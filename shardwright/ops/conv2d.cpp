@@ -334,8 +334,8 @@ def conv2d_data_grad(dy, w, strides, dilations, groups, shift, shape):
     padding = [-shift[0], -shift[1]]
     outputs = [(shape[2 + d] + 2 * padding[d] - (w.shape[2 + d] - 1) * dilations[d] - 1) // strides[d] + 1 for d in (0, 1)]
     if min(padding) >= 0 and outputs == list(dy.shape[2:]) and wide(dy) is dy:
-        x = dy.new_empty(1).expand(shape)
-        return aten.convolution_backward(by_pixels(dy), x, w, None, strides, padding, dilations, False, [0, 0], groups,
+        dy = by_pixels(dy)
+        return aten.convolution_backward(dy, unread(shape, dy), w, None, strides, padding, dilations, False, [0, 0], groups,
                                          [True, False, False])[0]
     operands = (dy, w) if dy.is_cuda else (wide(dy), wide(w))  # old versions have it for bf16 on GPUs alone
     dx = F.conv_transpose2d(*operands, None, strides, 0, 0, groups, dilations).to(dy.dtype)
@@ -374,9 +374,9 @@ def conv2d_data_grad(dy, w, strides, dilations, groups, shift, shape):
 def conv2d_weight_grad(x, dy, shape, strides, dilations, shift, out):
     x, padding = padded_image(x, shape[2:], strides, dilations, shift, out)
     groups = x.shape[1] // shape[1]
-    w = dy.new_empty(1).expand(shape)
-    return aten.convolution_backward(by_pixels(dy), by_pixels(x), w, None, strides, padding, dilations, False, [0, 0], groups,
-                                     [False, True, False])[1].contiguous()
+    dy = by_pixels(dy)
+    return aten.convolution_backward(dy, by_pixels(x), unread(shape, dy), None, strides, padding, dilations, False, [0, 0],
+                                     groups, [False, True, False])[1].contiguous()
 )"},
        .jax = {.functions = conv2d_in_jax + R"(
 def conv2d_weight_grad(x, dy, shape, strides, dilations, shift, out):

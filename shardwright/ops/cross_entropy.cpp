@@ -225,8 +225,8 @@ std::vector<OpDef> cross_entropy() {
 def cross_entropy_terms(x, labels, largest, first, dtype):
     v = wide(x) - wide(largest).unsqueeze(-1)
     at, is_own = own_labels(labels, first, x.shape[-1])
-    of_label = torch.where(is_own, v.gather(-1, at), torch.zeros_like(v[..., :1])).squeeze(-1)
-    return torch.stack([torch.exp(v).sum(-1), of_label]).to(dtype)
+    of_label = v.gather(-1, at).masked_fill_(~is_own, 0).squeeze(-1)
+    return torch.stack([v.exp_().sum(-1), of_label]).to(dtype)
 )"},
        .jax = {.functions = std::string(own_labels_in_jax) + R"(
 def cross_entropy_terms(x, labels, largest, first, dtype):
@@ -246,9 +246,9 @@ def cross_entropy_terms(x, labels, largest, first, dtype):
                  .functions = std::string(own_labels) + R"(
 def cross_entropy_terms_grad(dy, x, labels, largest, first):
     dy = wide(dy)
-    dx = dy[0].unsqueeze(-1) * torch.exp(wide(x) - wide(largest).unsqueeze(-1))
+    dx = (wide(x) - wide(largest).unsqueeze(-1)).exp_().mul_(dy[0].unsqueeze(-1))
     at, is_own = own_labels(labels, first, x.shape[-1])
-    return dx.scatter_add(-1, at, dy[1].unsqueeze(-1) * is_own).to(x.dtype)
+    return dx.scatter_add_(-1, at, dy[1].unsqueeze(-1) * is_own).to(x.dtype)
 )"},
        .jax = {.functions = std::string(own_labels_in_jax) + R"(
 def cross_entropy_terms_grad(dy, x, labels, largest, first):
