@@ -93,6 +93,7 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
   const std::string save_folder = save_folder_of(arguments, model);
   const bool takes_weights =
       model.folder && model.folder->weights && !arguments.has("--init") && checkpoints.resume.empty();
+  if (model.folder) model.initial.clear();  // ranks read their own parts
   auto [initial, infinite_parameter] = initial_of(arguments, model, checkpoints);
 
   const BatchSize batch = batch_size_of(model.graph, plan, model.tokens);

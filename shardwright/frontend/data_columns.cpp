@@ -1,11 +1,20 @@
 #include "shardwright/frontend/data_columns.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "shardwright/frontend/label_weights.h"
+#include "shardwright/graph/op.h"
 
 namespace shardwright {
+namespace {
+
+bool has_input(const Graph& graph, std::string_view name) {
+  return std::ranges::any_of(graph.nodes, [&](const Node& node) {
+    return node.op->kind == OpKind::input && graph.value(node.results[0]).name == name;
+  });
+}
+
+}  // namespace
 
 const std::string& DataColumns::called(const std::string& input) const {
   const auto it = names_.find(input);
@@ -24,6 +33,15 @@ Tensor DataColumns::moved(const std::string& input, Tensor t) const {
     own.back() = not_asked;
   }
   return whole;
+}
+
+DataColumns data_columns(const Model& model, const std::string& path) {
+  SafetensorsFile file = SafetensorsFile::open(path);
+  for (const char* name : {"attention_mask", "position_ids", "token_type_ids"})
+    if (model.folder && file.has(name) && !has_input(model.graph, name))
+      throw error("{}: has '{}', which {} takes only where it is said that data have it: FOLDER:inputs={}",
+                  path, name, model.name, name);
+  return {std::move(file), model.data_names};
 }
 
 std::map<std::string, Type> brought_inputs(const Model& model, std::map<std::string, Type> inputs) {

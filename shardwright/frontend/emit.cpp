@@ -87,7 +87,7 @@ Emitted emit(const Graph& graph, const Plan& plan, std::string_view engine, cons
 
 std::string synthetic_json(const Model& model, int micro_batches) {
   const std::optional<SyntheticTask> task = synthetic_task(model, micro_batches, 0);
-  if (!task) return {};
+  if (!task || !model.label_weights.empty()) return {};  // scripts make no weights of labels: data have them
   Json out{
       {"inputs", Json::object()}, {"label", task->label},         {"label_type", type_json(task->label_type)},
       {"classes", task->classes}, {"vocabulary", Json::object()}, {"label_is_share", task->label_is_share}};

@@ -46,7 +46,7 @@ HeldOut held_out_of(const Model& model, const SampleSource& source) {
   if (!path.ends_with(".safetensors")) {
     columns = test_samples(model, inputs, source);
   } else {
-    const DataColumns file(SafetensorsFile::open(path), model.data_names);
+    const DataColumns file = data_columns(model, path);
     for (const auto& [name, type] : inputs) {
       if (!file.has(name) && name == label_name) continue;
       if (!file.has(name)) throw io_error("{}: has no tensor '{}', which the model needs", path, name);

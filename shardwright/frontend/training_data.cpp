@@ -100,7 +100,7 @@ TrainingData from_samples(const DataColumns& file, const Inputs& inputs, std::ui
 
 TrainingData from_file(const Model& model, const Inputs& inputs, const std::string& path,
                        std::uint64_t seed) {
-  const DataColumns file(SafetensorsFile::open(path), model.data_names);
+  const DataColumns file = data_columns(model, path);
   if (holds_samples(file, inputs)) return from_samples(file, inputs, seed);
   std::int64_t steps = -1;
   for (const auto& [name, want] : inputs) {

@@ -32,7 +32,8 @@ class Collected {
     for (std::size_t i = first; i < graph.outputs.size(); ++i)
       names_.push_back(graph.value(graph.outputs[i]).name);
     // A network of ours has no name for it; one that was imported has.
-    if (network.model.labels.classes > 0 && network.model.initial.empty()) names_.front() = "logits";
+    if (network.model.labels.classes > 0 && (network.model.initial.empty() || network.model.folder))
+      names_.front() = "logits";
     parts_.resize(names_.size());
   }
 
@@ -152,7 +153,7 @@ Asking prepare_asking(const Arguments& arguments, Terminal& terminal) {
   if (!arguments.has("--data")) throw error("infer needs --data");
   const Model model = whole_model_of(arguments, terminal);
   const bool has_folder = model.folder && model.folder->weights;
-  if (!arguments.has("--checkpoint") && !has_folder) check_own_weights(model);
+  if (!arguments.has("--checkpoint")) check_own_weights(model);
   const PlanRequest request = asked_of(arguments);
   for (const SettingRow& row : all_settings())
     if (is_of_inference(row)) arguments.heed(row.flag);

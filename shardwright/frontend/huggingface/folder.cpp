@@ -6,6 +6,7 @@
 #include "shardwright/base/error.h"
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/huggingface/family.h"
+#include "shardwright/graph/op.h"
 
 namespace shardwright::huggingface {
 namespace {
@@ -77,6 +78,24 @@ void check_architecture(const Config& config, const Family& family) {
                   one, family.type, join(family.architectures, ", "));
 }
 
+/// Whole parameters in the type in which they are kept, for whoever does not read them part by part.
+std::map<std::string, InitialValue> initial_of(const Model& model) {
+  std::map<std::string, InitialValue> out;
+  if (!model.folder->weights) return out;
+  for (const TensorSource::Item& item : model.folder->weights->items) {
+    const ValueId v = model.graph.find(item.name);
+    const Attributes& attributes = model.graph.node(model.graph.value(v).producer).attributes;
+    const DType kept = dtype_of(attributes.text("master", "")).value_or(model.graph.value(v).type.dtype);
+    out[item.name] = [folder = model.folder, name = item.name, type = Type{kept, item.type.shape}] {
+      Tensor whole(type);
+      const TensorSource& source = *folder->weights;
+      source.read_as(type.dtype, *source.find(name), whole_box(type.shape), whole.bytes());
+      return whole;
+    };
+  }
+  return out;
+}
+
 const std::vector<std::string> keys_of_specs{"batch", "documents", "dropout", "inputs", "seq"};
 
 }  // namespace
@@ -110,6 +129,7 @@ Model load_folder(const std::string& spec, const ModelOptions& options) {
   if (has_weights) weights.emplace(WeightFiles::open(path));
   built.model.folder = std::make_shared<const ModelFolder>(
       folder_of(built.model.graph, built.names, config.path(), weights ? &*weights : nullptr));
+  built.model.initial = initial_of(built.model);
   return std::move(built.model);
 }
 
