@@ -59,7 +59,8 @@ def arrays_of(said, program):
 def test_an_operator_computes_what_pytorch_does(name):
     row = OPERATORS[name]
     program = Program(row["program"])
-    allowed = 1e-7 if name == "hardsigmoid" else 1e-9  # whose gradient has 1/6 as a float in PyTorch
+    # PyTorch's own gradients of these have a constant in single precision.
+    allowed = 1e-7 if name in ("hardsigmoid", "celu") else 1e-9
     check(row, program, arrays_of(row["weights"], program), arrays_of(row["batch"], program), allowed)
 
 

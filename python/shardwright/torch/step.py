@@ -13,6 +13,7 @@ from .._aten.program import Program
 from .._aten.walk import Constants, Walk, counted
 from .._core import Parameter, Tensor
 from .._errors import ShardwrightError
+from .._programs import Programs
 from ..optim import Optimizer
 from ..plans import Plan
 from ..step import TrainStep
@@ -76,14 +77,13 @@ class _Network:
 
     def traced(self, batch: Batch, ignores: bool) -> Callable[..., Tensor]:
         """The loss, as `train_step` traces it."""
-        def fn(params: Mapping[str, Parameter], inputs: Mapping[str, Tensor]) -> Tensor:
-            rows = next((x.shape[0] for x in inputs.values() if x.ndim), 1)
+        def fn(params: Mapping[str, Parameter], *inputs: Tensor) -> Tensor:
+            rows = next((x.shape[0] for x in inputs if x.ndim), 1)
             program = self.program(batch, rows)
             buffers = {name: _array(b) for name, b in self.module.named_buffers() if name not in params}
             walk = Walk(program, params, buffers, self._constants, ignores)
-            return walk.run(inputs)[0]
+            return walk.run(dict(zip(batch.names, inputs)))[0]
 
-        fn.__name__ = self.name
         return fn
 
     def ignored_labels(self) -> set[int]:
@@ -129,20 +129,24 @@ class TorchStep(TrainStep):
         super().__init__(self._loss_of, {}, optimizer_of(optimizer, module), precision or self._network.precision(),
                          micro_batches, options)
         self._name = self._network.name
+        # Those for batches with labels that are left out are others.
+        self._all_programs = {ignores: Programs(self._loss_of, self._program_of, skip=1) for ignores in (False, True)}
 
-    def _loss_of(self, params: Mapping[str, Parameter], batch: Mapping[str, Tensor]) -> Tensor:
-        return self._network.traced(self._batch, self._ignores)(self._network.params, batch)  # type: ignore[arg-type]
+    def _loss_of(self, params: Mapping[str, Parameter], *batch: Tensor) -> Tensor:
+        return self._network.traced(self._batch, self._ignores)(self._network.params, *batch)  # type: ignore[arg-type]
 
-    def _prepared(self, arguments: tuple, keywords: Mapping[str, Any]) -> dict[str, Any]:
-        """The batch by name, with the program that it needs."""
+    def _prepared(self, arguments: tuple, keywords: Mapping[str, Any]) -> list[np.ndarray]:
+        """The batch's arrays, when the program that it needs is there."""
         self._batch = self._network.batch(arguments, keywords)
         rows = self._batch.rows // self._batch_parts
         self._network.program(self._batch, rows)
         if not self.params:
             self.params = self._network.params
             self.parameters = list(self.params.values())
-        arrays = dict(zip(self._batch.names, map(_array, self._batch.tensors)))
-        self._ignores = self._has_ignored(arrays)
+        arrays = [_array(t) for t in self._batch.tensors]
+        self._ignores = self._has_ignored(dict(zip(self._batch.names, arrays)))
+        self._programs = self._all_programs[self._ignores]
+        self._programs.names = self._batch.names
         return arrays
 
     def _has_ignored(self, arrays: Mapping[str, np.ndarray]) -> bool:
@@ -168,12 +172,11 @@ class TorchStep(TrainStep):
         arrays = self._prepared(batch, named)
         if self._theirs is not None and rate_of(self._theirs) != self._rate:
             self.set_rate(rate_of(self._theirs))
-        # A program for each kind of batch, and for labels that are left out or not.
-        return super().__call__(arrays if not self._ignores else _Ignoring(arrays))
+        return super().__call__(*arrays)
 
     def plan(self, *batch: Any, **named: Any) -> Plan:  # type: ignore[override]
         """What a step with such a batch would be."""
-        return super().plan(self._prepared(batch, named))
+        return super().plan(*self._prepared(batch, named))
 
     def write_back(self) -> torch.nn.Module:
         """The module with the weights and the running statistics that training has made; all processes call it."""
@@ -186,10 +189,6 @@ class TorchStep(TrainStep):
             for name, start in self._network.counts.items():
                 named[name].fill_(start + self.steps_done)
         return module
-
-
-class _Ignoring(dict):
-    """A batch some of whose labels are left out: another kind of call."""
 
 
 def train_step(module: torch.nn.Module, optimizer: Optimizer | torch.optim.Optimizer, *, loss: Callable | None = None,

@@ -9,9 +9,13 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 import torch
 import torch.nn.functional as F
-import torchvision.models as vision
 import transformers
 from torch import nn
+
+try:
+    import torchvision.models as vision
+except ModuleNotFoundError:
+    vision = None
 
 
 @contextlib.contextmanager

@@ -109,6 +109,18 @@ def gather(at: At, self: Tensor, dim: int, index: Value, sparse_grad: bool = Fal
     return permuted(at, y, back)
 
 
+@conversion("take_along_dim.default")
+def take_along_dim(at: At, self: Tensor, indices: Value, dim: int | None = None) -> Tensor:
+    """The other dims are broadcast against each other."""
+    places = at.tensor(indices)
+    if dim is None:
+        return gather(at, reshaped(at, self, [self.size]), 0, reshaped(at, places, [places.size]))
+    dim %= self.ndim
+    shape = np.broadcast_shapes(*((*s[:dim], 1, *s[dim + 1:]) for s in (self.shape, places.shape)))
+    x, i = (broadcast(at, t, [*shape[:dim], t.shape[dim], *shape[dim + 1:]]) for t in (self, places))
+    return gather(at, x, dim, i)
+
+
 @conversion("index_add.default")
 def index_add(at: At, self: Value, dim: int, index: Value, source: Tensor, alpha: float = 1) -> Tensor:
     return at.call("scatter_add", at.tensor(self, like=source), at.tensor(index), scaled(at, source, alpha),

@@ -1,6 +1,6 @@
 """A LightningModule and its loop, trained by Shardwright on four devices: the lines that differ end with `# shardwright`.
 
-    python3 lightning.py
+    python3 lightning_module.py
 
 Only `training_step` and `configure_optimizers` of the module are asked; Lightning itself need not be installed.
 """

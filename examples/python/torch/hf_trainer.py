@@ -1,6 +1,6 @@
 """A script of Hugging Face's: a model, data and arguments; where `Trainer(...).train()` stood, three lines are others.
 
-    python3 trainer.py
+    python3 hf_trainer.py
 """
 
 import torch

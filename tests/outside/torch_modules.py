@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""Modules of PyTorch, eager and by shardwright.torch: losses, gradients, states; plans, and what is refused.
+
+  torch_modules.py [NAME...]      with the packages of a build on PYTHONPATH
+
+Runs itself with a Python that has torch, torchvision and transformers of PyPI: SHARDWRIGHT_TORCH_PYTHON or
+~/.cache/peers/pt/bin/python; without one it says so and ends with status 77.
+"""
+
+import copy
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).parents[2]
+ALLOWED = 1e-9
+
+
+def with_pytorch():
+    """This process, or another with what is needed. Status 77 if there is none."""
+    python = os.environ.get("SHARDWRIGHT_TORCH_PYTHON") or os.path.expanduser("~/.cache/peers/pt/bin/python")
+    needed = "import torch.export, transformers, safetensors"
+    if os.environ.get("SHARDWRIGHT_TORCH_INSIDE"):
+        return
+    if not os.path.exists(python) or subprocess.run([python, "-c", needed], capture_output=True).returncode:
+        print(f"skipped: {python} has no torch 2.4 with transformers")
+        sys.exit(77)
+    environment = {**os.environ, "SHARDWRIGHT_TORCH_INSIDE": "1", "PYTHONWARNINGS": "ignore"}
+    sys.exit(subprocess.run([python, *sys.argv], env=environment).returncode)
+
+
+with_pytorch()
+sys.path.insert(0, str(ROOT / "tests" / "reference" / "torch_export"))
+
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+
+import modules  # noqa: E402
+import shardwright as sw  # noqa: E402
+import shardwright.torch as st  # noqa: E402
+
+
+def eager_losses(module, batch, loss, optimizer, steps):
+    """Those of PyTorch, which trains the module."""
+    arguments, keywords = ((), batch) if isinstance(batch, dict) else (batch, {})
+    module.train()
+    out = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        result = loss(module, *arguments, **keywords) if loss else module(*arguments, **keywords)
+        result = result if isinstance(result, torch.Tensor) else result.loss
+        result.backward()
+        optimizer.step()
+        out.append(result.item())
+    return out
+
+
+def difference(module, reference):
+    """The largest one of weights and states, against the largest element of its tensor."""
+    theirs = reference.state_dict()
+    def of(name, t):
+        t, u = t.double(), theirs[name].double()
+        return ((t - u).abs().max() / u.abs().max().clamp_min(1e-3)).item() if t.numel() else 0.0
+
+    return max((of(name, t), name) for name, t in module.state_dict().items())
+
+
+def trained(name, rate, steps, **options):
+    """Differences of losses and of weights behind as many steps."""
+    with modules.everywhere_f64():
+        module, batch, loss = modules.made(name, 4)
+        arguments, keywords = ((), batch) if isinstance(batch, dict) else (batch, {})
+        reference = copy.deepcopy(module)
+        wanted = eager_losses(reference, batch, loss, torch.optim.SGD(reference.parameters(), lr=rate), steps)
+        step = st.train_step(module, torch.optim.SGD(module.parameters(), lr=rate), loss=loss, **options)
+        losses = [step(*arguments, **keywords).item() for _ in range(steps)]
+        step.write_back()
+    return max(abs(a - b) / abs(b) for a, b in zip(losses, wanted)), difference(module, reference), losses
+
+
+def check_module(name):
+    """One step on one device tells the gradients; five on four devices, by the plan that is found."""
+    if modules.vision is None and (name in modules.published or name == "swin"):
+        print(f"{name}: skipped, there is no torchvision", flush=True)
+        return
+    of_loss, (of_weights, where), _ = trained(name, 0.1, 1)
+    assert of_loss <= ALLOWED and of_weights <= ALLOWED, (name, of_loss, of_weights, where)
+    # A small rate: what is chaotic makes much of the last digit.
+    of_losses, (of_states, there), losses = trained(name, 0.001, 5, devices=4)
+    assert of_losses <= ALLOWED and of_states <= 1e-7, (name, of_losses, of_states, there)
+    print(f"{name}: loss within {of_loss:.0e}, weights {of_weights:.0e}; 5 steps on 4 devices: losses {of_losses:.0e}, "
+          f"weights and states {of_states:.0e}; {losses[0]:.6f} -> {losses[-1]:.6f}", flush=True)
+
+
+def check_llama_plan():
+    """The plan of one that others have written, and that of the built-in one."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+    sizes = dict(hidden=1024, layers=4, heads=16, kv_heads=4, ffn=2816, vocab=32000, seq=1024)
+    built_name = "llama:" + ",".join(f"{k}={v}" for k, v in sizes.items()) + ",batch=16"
+    config = LlamaConfig(vocab_size=32000, hidden_size=1024, intermediate_size=2816, num_hidden_layers=4, num_attention_heads=16,
+                         num_key_value_heads=4, max_position_embeddings=1024, use_cache=False)
+    module = LlamaForCausalLM(config)
+    ids = torch.zeros(16, 1024, dtype=torch.long)
+    for options in ({}, {"set": "tp=8"}):
+        options = {"cluster": "h100:8", "precision": "bf16", **options}
+        built = sw.plan(built_name, sw.optim.adamw(1e-3), **options).step_seconds
+        plain = st.plan(module, (ids, ids), sw.optim.adamw(1e-3), loss=lambda m, input, label: F.cross_entropy(
+            m(input_ids=input).logits.flatten(0, 1), label.flatten()), **options).step_seconds
+        own = st.plan(module, {"input_ids": ids, "labels": ids}, sw.optim.adamw(1e-3), **options).step_seconds
+        print(f"llama {options}: traced / built-in {plain / built:.4f}, with labels that it shifts {own / built:.4f}", flush=True)
+        assert abs(plain / built - 1) < 0.01 and abs(own / built - 1) < 0.01
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.second(torch.relu(self.first(x)))
+
+
+class Spectral(Small):
+    def forward(self, x):
+        return super().forward(torch.fft.rfft(x).abs()[:, :1].expand(-1, 4))
+
+
+class Counted(Small):
+    def forward(self, x):
+        return super().forward(x[x.sum(1) > 0])
+
+
+def loss_of_small(module, x, y):
+    return F.cross_entropy(module(x), y)
+
+
+def refused(message, function):
+    try:
+        function()
+    except (ValueError, TypeError) as e:
+        assert re.search(message, str(e)) and "\n" not in str(e), e
+        return
+    raise AssertionError(f"nothing was refused: {message}")
+
+
+def check_refusals():
+    batch = torch.randn(4, 4), torch.tensor([0, 1, 2, 0])
+    module = Small()
+    adam = torch.optim.Adam
+    groups = [{"params": module.first.parameters()}, {"params": module.second.parameters(), "weight_decay": 0.1}]
+    refused(r"aten\._?fft.* has no counterpart here \(.*torch_modules.py:\d+: return super", lambda: st.plan(Spectral(), batch, loss=loss_of_small))
+    refused(r"index.Tensor by a mask that is data .*torch_modules.py:\d+: return super", lambda: st.plan(Counted(), batch, loss=loss_of_small))
+    refused("Small returns .* and no loss", lambda: st.plan(module, batch[:1]))
+    refused("amsgrad=True", lambda: st.train_step(module, adam(module.parameters(), amsgrad=True)))
+    refused("groups of parameters with weight_decay=0", lambda: st.train_step(module, adam(groups)))
+    refused("'second.weight' is not among", lambda: st.train_step(module, adam(module.first.parameters())))
+    refused("RMSprop has no counterpart", lambda: st.train_step(module, torch.optim.RMSprop(module.parameters())))
+    refused("should be a torch.nn.Module", lambda: st.train_step(loss_of_small, sw.optim.sgd(0.1)))
+    refused("no option 'device'", lambda: st.train_step(module, sw.optim.sgd(0.1), device=4))
+    uneven = st.train_step(module, sw.optim.sgd(0.1), loss=loss_of_small, micro_batches=2)
+    refused("different numbers of labels -100", lambda: uneven(batch[0], torch.tensor([0, -100, 2, 0])))
+    print("refusals: told in one line", flush=True)
+
+
+def check_steps():
+    """Batches of other sizes, labels that are left out, schedules, frozen weights, checkpoints, precision."""
+    torch.manual_seed(2)
+    module = Small().double()
+    module.first.bias.requires_grad_(False)
+    reference = copy.deepcopy(module)
+    theirs = torch.optim.AdamW(reference.parameters(), lr=0.01)
+    ours = torch.optim.AdamW(module.parameters(), lr=0.01)
+    schedules = [torch.optim.lr_scheduler.StepLR(o, 1, 0.5) for o in (theirs, ours)]
+    step = st.train_step(module, ours, loss=loss_of_small, devices=2)
+    for rows in (4, 8, 2, 4, 8):
+        x, y = torch.randn(rows, 4).double(), torch.randint(0, 3, (rows,))
+        y[0] = -100 if rows == 8 and step.steps_done < 4 else 1
+        wanted = eager_losses(reference, (x, y), loss_of_small, theirs, 1)[0]
+        assert abs(step(x, y).item() - wanted) < 1e-9 * abs(wanted)
+        ours.step()
+        for s in schedules:
+            s.step()
+    step.write_back()
+    assert difference(module, reference)[0] < 1e-9, difference(module, reference)
+    with tempfile.TemporaryDirectory() as folder:
+        step.save(folder)
+        step.wait()
+        fresh = Small().double()
+        fresh.first.bias.requires_grad_(False)
+        again = st.train_step(fresh, sw.optim.adamw(0.01), loss=loss_of_small)
+        assert again.load(folder) == 5
+        x, y = torch.randn(4, 4).double(), torch.tensor([0, 1, 2, 0])
+        assert abs(again(x, y).item() - loss_of_small(reference, x, y).item()) < 1e-9
+    half = st.train_step(Small(), sw.optim.sgd(0.1), loss=loss_of_small, precision="bf16")
+    assert 0.5 < half(x.float(), y).item() < 2
+    print("steps: sizes, labels, schedules, frozen weights, checkpoints, bf16", flush=True)
+
+
+def check_emitted():
+    """A package for PyTorch with the module's weights prints the losses of eager."""
+    torch.manual_seed(3)
+    module, x, y = Small().double(), torch.randn(8, 4).double(), torch.randint(0, 3, (8,))
+    from safetensors.torch import save_file
+    with tempfile.TemporaryDirectory() as folder:
+        st.emit(module, (x, y), "torch", f"{folder}/package", sw.optim.sgd(0.1), loss=loss_of_small, devices=2)
+        save_file({"x": x[None].repeat(3, 1, 1), "y": y[None].repeat(3, 1)}, f"{folder}/data.safetensors")
+        run = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", f"{folder}/package/train.py", "--init",
+                              f"{folder}/package/weights.safetensors", "--data", f"{folder}/data.safetensors", "--steps", "3", "--device", "cpu"],
+                             capture_output=True, text=True)
+    found = [float(v) for v in re.findall(r"loss is ([0-9.e+-]+)", run.stdout)]
+    wanted = eager_losses(module, (x, y), loss_of_small, torch.optim.SGD(module.parameters(), lr=0.1), 3)
+    assert len(found) >= 3 and all(abs(a - b) < 1e-4 for a, b in zip(found, wanted)), (run.stdout, run.stderr[:1500], wanted)
+    print("emitted: a package that prints the losses of eager", flush=True)
+
+
+def check_examples():
+    for name, says in (("lightning_module", r"right: (1\.00|0\.9\d) of 64"), ("hf_trainer", r"5 7 9 11 -> 13 15 17 19")):
+        run = subprocess.run([sys.executable, str(ROOT / "examples" / "python" / "torch" / f"{name}.py")], capture_output=True, text=True)
+        assert re.search(says, run.stdout), run.stdout + run.stderr[-2000:]
+    print("examples: run", flush=True)
+
+
+CHECKS = {"refusals": check_refusals, "steps": check_steps, "emitted": check_emitted, "llama_plan": check_llama_plan,
+          "examples": check_examples}
+
+if __name__ == "__main__":
+    for wanted in sys.argv[1:] or [*CHECKS, *modules.modules, *modules.published]:
+        CHECKS.get(wanted, lambda: check_module(wanted))()
