@@ -27,7 +27,7 @@ only_in 'what runs is compiled by prepare; who compiles for an estimate, a text 
   '\bcompile_pipeline\(' \
   "shardwright/passes/compile\.(h|cpp)|shardwright/runtime/prepare\.cpp|shardwright/frontend/emit\.cpp|\
 shardwright/search/(planning/suggestion|automatic/trials)\.cpp|shardwright/explain/(why_not|remedies|binding|unfixed)\.cpp|\
-shardwright/frontend/(graph_step|predict|report_summary)\.cpp|\
+shardwright/frontend/(graph_step|predict|report_summary|import_plan|export_plan)\.cpp|\
 shardwright/cli/(programs|device_counts|verbs/diff|verbs/lower|verbs/checkpoint)\.cpp"
 
 only_in 'which devices run a program is said by the options of an entry, or by device_of of the command and device of Python' \

@@ -3,6 +3,7 @@
 #include <ostream>
 
 #include "shardwright/base/text.h"
+#include "shardwright/cli/programs.h"
 
 namespace shardwright {
 
@@ -19,6 +20,7 @@ ImportOptions import_options_of(const Arguments& arguments) {
   return {.cluster = arguments.text("--cluster"),
           .from = arguments.text("--from"),
           .model = arguments.text("--model"),
+          .formats = device_of(arguments).formats,
           .progress = arguments.progress};
 }
 

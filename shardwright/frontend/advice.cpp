@@ -15,10 +15,10 @@ namespace {
 
 /// What a search finds for the same network and batch on the same cluster; nothing if that is no better.
 std::optional<ImportedPlan> better_than(const ImportedPlan& found, const ReadRecipe& recipe,
-                                        Progress* progress) {
+                                        const ImportOptions& options) {
   std::string why;  // nothing fits
   std::optional<ImportedPlan> out =
-      attempt(why, [&] { return planned(recipe, request_of(recipe, RecipePart::open, progress), progress); });
+      attempt(why, [&] { return planned(recipe, request_of(recipe, RecipePart::open, options), options); });
   if (!out || !is_better(out->evaluation, found.evaluation)) return std::nullopt;
   const double seconds = found.evaluation.estimate.step_seconds();
   const bool is_faster = out->evaluation.estimate.step_seconds() < as_long * seconds;
@@ -65,10 +65,10 @@ std::string step_line(const Estimate& e) {
 Advice advise(const std::string& path, const ImportOptions& options) {
   const ReadRecipe recipe = read_recipe(path, options);
   if (recipe.recipe.plan) throw error("{}: is a plan already; estimate, explain and diff take it", path);
-  const RecipeRequest asked = request_of(recipe, RecipePart::all, options.progress);
-  Advice out{.path = path, .recipe = planned(recipe, asked, options.progress)};
+  const RecipeRequest asked = request_of(recipe, RecipePart::all, options);
+  Advice out{.path = path, .recipe = planned(recipe, asked, options)};
   if (!out.recipe.evaluation.fits()) out.remedies = remedies_of(out.recipe, asked.request);
-  out.better = better_than(out.recipe, recipe, options.progress);
+  out.better = better_than(out.recipe, recipe, options);
   out.binding = limit_of(out);
   return out;
 }

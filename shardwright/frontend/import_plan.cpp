@@ -16,7 +16,6 @@
 #include "shardwright/frontend/model_sizes.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/batch.h"
-#include "shardwright/runtime/backend/backend.h"
 #include "shardwright/search/planning/settings.h"
 #include "shardwright/search/planning/stages_of_plan.h"
 #include "shardwright/search/planning/suggestion.h"
@@ -63,7 +62,6 @@ class Asking {
          .devices = recipe_.cluster.devices(),
          .cluster = recipe_.cluster,
          .search = part_ == RecipePart::open ? "auto" : "",
-         .formats = default_devices().formats,
          .verifies = false};
     if (const auto it = said_.find("--strategy"); it != said_.end()) add_file(it->second);
     bool is_ordered = false;
@@ -225,16 +223,17 @@ class Planning {
 
 }  // namespace
 
-RecipeRequest request_of(const ReadRecipe& recipe, RecipePart part, Progress* progress) try {
+RecipeRequest request_of(const ReadRecipe& recipe, RecipePart part, const ImportOptions& options) try {
   RecipeRequest out = Asking(recipe, part).run();
-  out.request.options.deadline = Deadline(std::nullopt, progress);
+  out.request.options.deadline = Deadline(std::nullopt, options.progress);
+  out.request.formats = options.formats;
   return out;
 } catch (const Error& e) {
   if (names_file(e, recipe.path)) throw;
   throw with_context(e, recipe.path);
 }
 
-ImportedPlan planned(const ReadRecipe& recipe, RecipeRequest asked, Progress* progress) {
+ImportedPlan planned(const ReadRecipe& recipe, RecipeRequest asked, const ImportOptions& options) {
   ImportedPlan out{.format = recipe.format, .not_heeded = recipe.recipe.not_heeded};
   try {
     if (recipe.recipe.plan) {
@@ -251,18 +250,17 @@ ImportedPlan planned(const ReadRecipe& recipe, RecipeRequest asked, Progress* pr
     throw with_context(e, recipe.path);
   }
   const Plan& plan = out.made.plan;
-  const Doing doing(progress, "making the programs of the plan");
-  out.evaluation = evaluate(
-      compile_pipeline(out.made.model.graph, plan, {.formats = default_devices().formats, .verifies = false}),
-      plan.cluster, {.framework = plan.settings.framework});
+  const Doing doing(options.progress, "making the programs of the plan");
+  out.evaluation =
+      evaluate(compile_pipeline(out.made.model.graph, plan, {.formats = options.formats, .verifies = false}),
+               plan.cluster, {.framework = plan.settings.framework});
   return out;
 }
 
 ImportedPlan import_plan(const std::string& path, const ImportOptions& options) {
   const ReadRecipe recipe = read_recipe(path, options);
-  return planned(recipe,
-                 recipe.recipe.plan ? RecipeRequest{} : request_of(recipe, RecipePart::all, options.progress),
-                 options.progress);
+  if (recipe.recipe.plan) return planned(recipe, {}, options);
+  return planned(recipe, request_of(recipe, RecipePart::all, options), options);
 }
 
 std::string recipe_text(const Plan& plan) {

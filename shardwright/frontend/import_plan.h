@@ -21,6 +21,7 @@ struct ImportOptions {
   std::string cluster;           // the machine, as --cluster
   std::string from = {};         // its format; empty: as the file looks
   std::string model = {};        // the network, where the file does not say it, or says its sizes only
+  FormatsOf formats = {};        // of what would run it: memory formats take room, too
   Progress* progress = nullptr;  // that long work tells how far it is
 };
 
@@ -53,10 +54,10 @@ struct RecipeRequest {
   std::vector<std::string> notices;
 };
 /// Pre: the recipe is no plan.
-RecipeRequest request_of(const ReadRecipe& recipe, RecipePart part, Progress* progress);
+RecipeRequest request_of(const ReadRecipe& recipe, RecipePart part, const ImportOptions& options);
 
 /// What is asked for, planned and priced.
-ImportedPlan planned(const ReadRecipe& recipe, RecipeRequest asked, Progress* progress);
+ImportedPlan planned(const ReadRecipe& recipe, RecipeRequest asked, const ImportOptions& options);
 
 /// What such a plan fixes, `dp=2,tp=4,pp=1,micro_batches=2`: its operators follow from that.
 std::string recipe_text(const Plan& plan);
