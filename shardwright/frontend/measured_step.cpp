@@ -199,7 +199,31 @@ std::string signed_text(double seconds, double step) {
   return (seconds < 0 ? "-" : "+") + seconds_text(std::abs(seconds));
 }
 
+/// `1.07`: predicted over measured.
+std::string ratio_text(const ComparedPart& part) {
+  return part.measured_seconds > 0 ? fmt::format("{:.2f}", part.predicted_seconds / part.measured_seconds)
+                                   : "-";
+}
+
 }  // namespace
+
+std::string table_of(const StepComparison& c) {
+  Rows rows{{"a step, by device", "count", "measured", "predicted", "predicted / measured"}};
+  const auto add = [&](const std::vector<ComparedPart>& parts) {
+    for (const ComparedPart& p : parts)
+      if (p.measured_seconds > 0 || p.predicted_seconds > 0)
+        rows.push_back({p.name, p.count > 0 ? fmt::format("{:g}", p.count) : "",
+                        seconds_text(p.measured_seconds), seconds_text(p.predicted_seconds), ratio_text(p)});
+  };
+  ComparedPart update = c.update;
+  update.name = "of compute update";
+  add(c.terms);
+  add({update, c.step});
+  add(c.operators);
+  add(c.collectives);
+  if (c.stages.size() > 1) add(c.stages);
+  return aligned(rows, {1, 5}) + most_text(c.step, most_of(c.step, c.terms)) + "\n";
+}
 
 Json json_of(const StepComparison& c) {
   return {{"step", json_of(c.step)},

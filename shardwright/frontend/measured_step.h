@@ -44,6 +44,9 @@ MeasuredStep beside_plan(const std::vector<MeasuredTerm>& measured, const Estima
 
 std::string to_text(const MeasuredStep& step);
 
+/// Rows of a part each: what the step is for, then the same by operators and collectives. What would be zero on both sides
+/// is left out, but not the step.
+std::string table_of(const StepComparison& comparison);
 /// All of it, as `train --compare-plan --json` has it.
 Json json_of(const StepComparison& comparison);
 

@@ -60,6 +60,9 @@ std::vector<TraceEvent> events_in(const std::vector<TraceEvent>& events, int num
   return {};
 }
 
+/// Others are numbers, which tell nothing where kernels lie in other formats.
+bool is_named(std::string_view node) { return !node.empty() && node.front() != '%' && node.front() != '_'; }
+
 class Comparing {
  public:
   explicit Comparing(const Pipeline& pipeline) : pipeline_(pipeline) {
@@ -81,6 +84,26 @@ class Comparing {
         known += add(e, lists[rank], 1.0 / pipeline_.rank_count(), group);
       (pipeline_.stage_count() > 1 ? out_.bubble : out_.others).measured_seconds +=
           (whole - known) / pipeline_.rank_count();
+    }
+  }
+
+  void add_measured(const MeasuredRanks& step) {
+    check_is_of_plan(step);
+    out_.step.measured_seconds = step.seconds;
+    const double share = 1.0 / pipeline_.rank_count();
+    for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {
+      double known = 0;
+      const int group = pipeline_.group_of(static_cast<int>(rank));
+      for (const RecordedSpan& s : step.ranks[rank]) {
+        known += s.seconds();
+        part_of(s).measured_seconds += share * s.seconds();
+        if (s.category == "compute")
+          for (ComparedPart* term : terms_of(s)) term->measured_seconds += share * s.seconds();
+        if (s.category == "compute" || s.category == "exposed")
+          stages_[at(group)].measured_seconds += share * s.seconds();
+      }
+      (pipeline_.stage_count() > 1 ? out_.bubble : out_.others).measured_seconds +=
+          share * (step.seconds - known);
     }
   }
 
@@ -157,6 +180,33 @@ class Comparing {
     return {&terms_["compute"]};
   }
 
+  /// Throws: Error if it has other ranks, or kernels of no operator that the plan has.
+  void check_is_of_plan(const MeasuredRanks& step) {
+    if (static_cast<int>(step.ranks.size()) != pipeline_.rank_count())
+      throw error("is of {} ranks, but the plan of {}", step.ranks.size(), pipeline_.rank_count());
+    for (int s = 0; s < pipeline_.stage_count(); ++s)
+      for (const Node& node : pipeline_.stage(s).graph.nodes)
+        for (const ValueId result : node.results)
+          by_name_.try_emplace(pipeline_.stage(s).graph.value(result).name, &node);
+    for (const auto& spans : step.ranks)
+      for (const RecordedSpan& s : spans)
+        if (s.category == "compute" && is_named(s.node) && !by_name_.contains(s.node))
+          throw error("has a kernel {}, which the plan has not: it is of another plan", s.node);
+  }
+
+  ComparedPart& part_of(const RecordedSpan& s) {
+    if (s.category == "compute") return operators_[s.what];
+    if (s.category == "exposed") return collectives_[s.what.empty() ? "collectives" : s.what];
+    return s.category == "bubble" ? out_.bubble : out_.others;
+  }
+
+  std::vector<ComparedPart*> terms_of(const RecordedSpan& s) {
+    const auto node = by_name_.find(s.node);
+    if (node != by_name_.end() && node->second->is_recomputed) return {&terms_["recompute"]};
+    if (s.phase == name_of(Phase::update)) return {&terms_["compute"], &out_.update};
+    return {&terms_["compute"]};
+  }
+
   /// All that is no kernel's.
   void add_terms() {
     const auto add_to = [](ComparedPart& term, const ComparedPart& part) {
@@ -207,6 +257,7 @@ class Comparing {
   const Pipeline& pipeline_;
   Parts operators_, collectives_, terms_;
   std::vector<ComparedPart> stages_;
+  std::map<std::string, const Node*> by_name_;  // of what was recorded elsewhere
   StepComparison out_;
 };
 
@@ -215,6 +266,13 @@ class Comparing {
 StepComparison compared(const Pipeline& pipeline, const Cluster& cluster, const StepTrace& trace) {
   Comparing comparing(pipeline);
   comparing.add_measured(trace);
+  comparing.add_predicted(cluster);
+  return std::move(comparing).result();
+}
+
+StepComparison compared(const Pipeline& pipeline, const Cluster& cluster, const MeasuredRanks& step) {
+  Comparing comparing(pipeline);
+  comparing.add_measured(step);
   comparing.add_predicted(cluster);
   return std::move(comparing).result();
 }

@@ -12,6 +12,7 @@
 
 #include "shardwright/cost/cluster.h"
 #include "shardwright/lower/pipeline.h"
+#include "shardwright/runtime/recorded_file.h"
 #include "shardwright/runtime/trace.h"
 
 namespace shardwright {
@@ -37,6 +38,9 @@ struct StepComparison {
 
 /// Throws: Error if no step was recorded.
 StepComparison compared(const Pipeline& pipeline, const Cluster& cluster, const StepTrace& trace);
+
+/// The same of a step that a file tells of. Throws: Error if it was not one of this plan.
+StepComparison compared(const Pipeline& pipeline, const Cluster& cluster, const MeasuredRanks& step);
 
 /// What is predicted of it alone.
 StepComparison predicted(const Pipeline& pipeline, const Cluster& cluster);

@@ -8,13 +8,12 @@
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster_file.h"
+#include "shardwright/runtime/recorded_file.h"
 
 namespace shardwright {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr std::int64_t most_trace_bytes = std::int64_t{1} << 31;
 
 WorkKind work_kind_called(const std::string& name) {
   for (const WorkKind kind : work_kinds)
@@ -69,19 +68,6 @@ std::optional<double> median_of_last(const Runs& runs) {
     for (std::size_t i = 0; i < seconds.size(); ++i) shortest[i] = std::min(shortest[i], seconds[i]);
   }
   return median_of(std::move(shortest));
-}
-
-/// The rank that each track is about: `rank 3 (stage 1) compute`.
-std::map<int, int> ranks_of_tracks(const Json& events) {
-  std::map<int, int> out;
-  for (const Json& event : events) {
-    if (event.value("name", "") != "thread_name") continue;
-    const std::string name = event.at("args").at("name").get<std::string>();
-    const std::string rank = name.substr(0, name.find(" ("));
-    if (rank.starts_with("rank "))
-      out[event.at("tid").get<int>()] = static_cast<int>(to_integer(rank.substr(5)).value_or(-1));
-  }
-  return out;
 }
 
 /// A stretch in which a rank computes or communicates.
@@ -148,9 +134,6 @@ std::optional<CollectiveSample> collective_of(const Runs& runs, int devices) {
 }
 
 TraceSamples samples_of(const Json& json, const std::string& path) {
-  if (!json.is_object() || !json.contains("otherData") ||
-      json["otherData"].value("program", "") != "shardwright")
-    throw error("is no trace of this program; write one with train --trace");
   TraceSamples out{.cluster = parse_cluster(json["otherData"].at("cluster").get<std::string>(), path)};
   double all = 0;
   for (const auto& [key, runs] : runs_of(json.at("traceEvents"))) {
@@ -171,7 +154,7 @@ TraceSamples samples_of(const Json& json, const std::string& path) {
 TraceSamples samples_of_trace(const std::string& path) {
   const std::string text = read_text(path, most_trace_bytes);  // says itself what it cannot read
   try {
-    return samples_of(Json::parse(text), path);
+    return samples_of(trace_document(text), path);
   } catch (const Json::exception& e) {
     throw error("{}: is no trace of this program: {}", path, e.what());
   } catch (const Error& e) {

@@ -4,9 +4,11 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "shardwright/base/file.h"
 #include "shardwright/cli/verb.h"
+#include "shardwright/runtime/recorded_file.h"
 #include "tests/support/command_outcome.h"
 #include "tests/support/scratch.h"
 
@@ -98,6 +100,74 @@ TEST(ComparePlan, terms_add_up_to_the_step) {
     EXPECT_NEAR(sum, seconds(c.at("step"), key), 1e-6 * sum) << key;
     EXPECT_LE(seconds(c.at("update"), key), seconds(c.at("terms").at(0), key));
     EXPECT_GT(seconds(c.at("update"), key), 0);
+  }
+}
+
+/// The trace of a training, of which the plan is in a file, too.
+class MeasuredTrace : public testing::Test {
+ protected:
+  MeasuredTrace() {
+    const std::vector<std::string> what{"ffn:batch=32",    "--devices", "2", "--stages", "2",
+                                        "--micro-batches", "2"};
+    run(what, {"plan"}, {"-o", plan_});
+    run(what, {"train"}, {"--steps", "6", "--trace", trace_});
+  }
+  static void run(const std::vector<std::string>& what, std::vector<std::string> words,
+                  const std::vector<std::string>& more) {
+    words.insert(words.end(), what.begin(), what.end());
+    words.insert(words.end(), more.begin(), more.end());
+    const testing::CommandOutcome o = testing::outcome_of(words);
+    ASSERT_EQ(o.status, 0) << o.err;
+  }
+  testing::CommandOutcome measured(const std::string& plan, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words{"explain", plan, "--measured", trace_};
+    words.insert(words.end(), more.begin(), more.end());
+    return testing::outcome_of(words);
+  }
+
+  const std::string folder_ = scratch_folder(), plan_ = folder_ + "/p.json", trace_ = folder_ + "/t.json";
+};
+
+TEST_F(MeasuredTrace, is_taken_apart_as_while_it_was_recorded) {
+  const testing::CommandOutcome o = measured(plan_, {"--json"});
+  ASSERT_EQ(o.status, 0) << o.err;
+  const Json c = Json::parse(o.out);
+  double sum = 0;
+  for (const Json& term : c.at("terms")) sum += seconds(term, "measured_seconds");
+  EXPECT_NEAR(sum, seconds(c.at("step"), "measured_seconds"), 1e-6 * sum);
+  for (const Json& part : c.at("operators")) {
+    EXPECT_GT(seconds(part, "measured_seconds"), 0) << part;
+    EXPECT_GT(seconds(part, "predicted_seconds"), 0) << part;
+  }
+  EXPECT_EQ(c.at("stages").size(), 2U);
+  EXPECT_NE(measured(plan_).out.find("the measured step takes"), std::string::npos);
+}
+
+TEST_F(MeasuredTrace, of_another_plan_is_refused_by_name) {
+  const std::string other = folder_ + "/other.json";
+  run({"llama:layers=2,hidden=32,heads=2,ffn=64,vocab=64,seq=16"}, {"plan"}, {"--devices", "2", "-o", other});
+  const testing::CommandOutcome o = measured(other);
+  EXPECT_EQ(o.status, 2);
+  EXPECT_NE(o.err.find("t.json: has a kernel dense1.matmul, which the plan has not"), std::string::npos)
+      << o.err;
+  run({"ffn:batch=32"}, {"plan"}, {"--devices", "4", "-o", other});
+  EXPECT_NE(measured(other).err.find("t.json: is of 2 ranks, but the plan of 4"), std::string::npos);
+}
+
+/// Whatever a file holds, it is read or refused in a line that begins with its path.
+TEST_F(MeasuredTrace, that_is_damaged_is_refused) {
+  const std::string whole = read_bytes(trace_);
+  std::mt19937 draw(7);
+  for (int round = 0; round < 200; ++round) {
+    std::string text = whole.substr(0, 20000);
+    text += round % 2 ? "" : "]}";
+    if (round % 4 == 0) text = whole;
+    for (int n = 0; n < 1 + round % 3; ++n) text[draw() % text.size()] = static_cast<char>('!' + draw() % 90);
+    try {
+      recorded_step(text, "t.json");
+    } catch (const Error& e) {
+      EXPECT_TRUE(std::string(e.what()).starts_with("t.json: ")) << e.what();
+    }
   }
 }
 
