@@ -13,6 +13,7 @@
 #include "shardwright/explain/binding.h"
 #include "shardwright/frontend/bound_json.h"
 #include "shardwright/frontend/emit.h"
+#include "shardwright/frontend/export_plan.h"
 #include "shardwright/frontend/fitting_strategies.h"
 #include "shardwright/frontend/inference.h"
 #include "shardwright/frontend/mixed_precision.h"
@@ -431,6 +432,17 @@ void bind_planned_step(py::module_& m) {
           },
           py::arg("engine"), py::arg("path"), py::arg("model"), py::call_guard<py::gil_scoped_release>(),
           "The package of `emit`, of a plan that is proven first.")
+      .def(
+          "export",
+          [](const PlannedStep& self, const std::string& format, const std::string& path) {
+            Exported out = export_plan(self.network.graph, self.network.plan, format, {.path = path});
+            for (const std::string& line : out.not_carried)
+              tell(fmt::format("{} does not carry: {}", format, line));
+            if (!path.empty()) write_file(path, out.text);
+            return std::move(out.text);
+          },
+          py::arg("format"), py::arg("path"), py::call_guard<py::gil_scoped_release>(),
+          "As others are configured; what that does not carry is told.")
       .def("bound_json", &bound_json_of, py::call_guard<py::gil_scoped_release>(),
            "What binds it and what lost, as `plan --json` says it; null of a plan that was a file.")
       .def("plan_json", [](const PlannedStep& self) { return to_json(self.network.plan); })

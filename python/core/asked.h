@@ -66,6 +66,9 @@ PlannedNetwork planned(Asked& asked);
 /// How a step is split, and what it takes.
 void bind_planned_step(py::module_& m);
 
+/// Files that others train by, as such steps.
+void bind_recipes(py::module_& m);
+
 /// A step's outputs and its optimizer, as Python says them.
 TracedStep traced_step(const std::shared_ptr<Tracing>& tracing, const std::vector<ArrayPtr>& outputs,
                        const std::optional<std::string>& optimizer, const py::dict& settings,

@@ -131,6 +131,7 @@ PYBIND11_MODULE(_core, m) {
   bind_operators(m);
   bind_dlpack(m);
   bind_planned_step(m);
+  bind_recipes(m);
   bind_program(m);
   bind_ranks(m);
   bind_files(m);

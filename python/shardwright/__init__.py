@@ -24,15 +24,15 @@ from ._core import (EventFile, Mesh, Parameter, RateSchedule, Tensor, draw_digit
 from ._errors import ShardwrightError
 from ._gradients import grad, value_and_grad
 from .generation import generate
-from .plans import Plan, Spec, plan
+from .plans import Advice, Plan, Spec, advise, import_plan, plan
 from .regions import recompute, reshard, shard
 from .step import Jitted, ModelStep, PredictStep, TrainStep, jit, model_step, predict_step, train_step
 from .training import Fitted, fit
 
 __version__ = "0.1.0"
-__all__ = ["EventFile", "Fitted", "Jitted", "Mesh", "ModelStep", "Parameter", "Plan", "PredictStep", "RateSchedule",
-           "ShardwrightError", "Spec", "Tensor", "TrainStep", "collectives", "data", "draw_digits", "fit", "from_dlpack", "generate", "grad",
-           "jit", "load_safetensors", "model_step", "nn", "ops", "optim", "plan", "predict_step", "recompute", "reshard",
+__all__ = ["Advice", "EventFile", "Fitted", "Jitted", "Mesh", "ModelStep", "Parameter", "Plan", "PredictStep", "RateSchedule",
+           "ShardwrightError", "Spec", "Tensor", "TrainStep", "advise", "collectives", "data", "draw_digits", "fit", "from_dlpack", "generate", "grad",
+           "import_plan", "jit", "load_safetensors", "model_step", "nn", "ops", "optim", "plan", "predict_step", "recompute", "reshard",
            "save_safetensors", "seed", "set_seed", "shard", "train_step", "value_and_grad"]
 
 __getattr__ = _names.missing_name(__name__, __all__, {

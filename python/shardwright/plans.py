@@ -9,7 +9,7 @@ from typing import Any, Mapping, Sequence
 from . import _core
 from .optim import Optimizer
 
-__all__ = ["Plan", "Spec", "plan"]
+__all__ = ["Advice", "Plan", "Spec", "advise", "import_plan", "plan"]
 
 
 class Spec:
@@ -87,6 +87,15 @@ class Plan:
         """
         self._planned.emit(to, path, self._call)
 
+    def export(self, to: str, path: str = "") -> str:
+        """The plan as what others train with are configured, as `shardwright export --to` has it; written to `path`, too.
+
+        to: `megatron`, `torchtitan`, `dtensor`, `jax`, `deepspeed`, `huggingface`, `mindspore`, `yaml`, ... What such a file
+        does not carry is told on standard error.
+        Raises: ShardwrightError that says why the format cannot say this plan; OSError if it cannot be written.
+        """
+        return self._planned.export(to, path)
+
     @cached_property
     def _page(self) -> str:
         from . import __version__
@@ -113,6 +122,46 @@ def plan(model: str, optimizer: Optimizer | None = None, *, devices: int | None 
     if optimizer is None:
         return Plan(_core.PlannedStep(model, "", {}, 0.0, said), call)
     return Plan(_core.PlannedStep(model, optimizer.name, optimizer.settings, optimizer.clip_norm, said), call)
+
+
+def import_plan(path: str, *, cluster: str, from_format: str = "", model: str = "") -> Plan:
+    """The plan that a file is which others train by: Megatron's flags, torchtitan's recipes, DeepSpeed's JSON and the like.
+
+    cluster: the machine, `h100:8`. from_format: as `Plan.export` calls them; by default the file is taken for what it looks
+    like. model: the network, where the file does not say it. What of the file has no effect is told on standard error.
+    Raises: ShardwrightError that begins with the path; OSError if it cannot be read.
+    """
+    said = {"cluster": cluster, **({"model": model} if model else {})}
+    return Plan(_core.import_plan(path, cluster, from_format, model), call_text("import_plan", [repr(path)], said))
+
+
+class Advice:
+    """What a recipe takes on a machine, and what would be better. Printed, it is the page of `shardwright advise`."""
+
+    def __init__(self, text: str, document: str, recipe: Plan, better: Plan | None):
+        self._text = text
+        self.json: dict[str, Any] = json.loads(document)
+        """As `shardwright advise --json` prints it."""
+        self.recipe = recipe
+        """The plan that the file is."""
+        self.better = better
+        """What a search finds for the same network and batch; None if that is no better."""
+        self.fits: bool = self.json["fits"]
+        """By the memory of the framework that the recipe is of."""
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def advise(path: str, *, cluster: str, from_format: str = "", model: str = "") -> Advice:
+    """What the recipe in the file at `path` takes on `cluster`, what binds it, and what a search would change.
+
+    Arguments and errors are those of `import_plan`.
+    """
+    text, document, recipe, better = _core.advise(path, cluster, from_format, model)
+    said = {"cluster": cluster, **({"model": model} if model else {})}
+    call = call_text("advise", [repr(path)], said)
+    return Advice(text, document, Plan(recipe, call), None if better is None else Plan(better, call))
 
 
 def optimizer_text(optimizer: Optimizer) -> str:

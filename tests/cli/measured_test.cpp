@@ -104,7 +104,7 @@ TEST(ComparePlan, terms_add_up_to_the_step) {
 }
 
 /// The trace of a training, of which the plan is in a file, too.
-class MeasuredTrace : public testing::Test {
+class MeasuredTrace : public ::testing::Test {
  protected:
   MeasuredTrace() {
     const std::vector<std::string> what{"ffn:batch=32",    "--devices", "2", "--stages", "2",

@@ -224,3 +224,38 @@ def test_a_plan_is_written_as_text_or_says_for_whom_it_could_be(tmp_path):
     assert "sdy.mesh @mesh" in (tmp_path / "plan.mlir").read_text()
     with pytest.raises(sw.ShardwrightError, match="there are torch, jax, jax:constraints, shardy"):
         planned.emit("caffe", str(tmp_path / "package"))
+
+
+GRID = "dp=2,tp=2,pp=2,micro_batches=8,zero=1,sequence_parallel=1"
+DECODER = "llama:layers=4,hidden=64,heads=8,ffn=128,vocab=256,seq=32"
+
+
+def test_a_plan_goes_to_others_and_comes_back(tmp_path, capfd):
+    planned = sw.plan(DECODER, cluster="h100:8", set=GRID, global_batch=16)
+    path = str(tmp_path / "megatron.sh")
+    text = planned.export("megatron", path)
+    assert "--tensor-model-parallel-size 2" in text and Path(path).read_text() == text
+    assert "megatron does not carry: zero_threshold=65536" in capfd.readouterr().err
+    assert "PartitionSpec as P" in planned.export("jax")
+    back = sw.import_plan(path, cluster="h100:8")
+    mine, theirs = json.loads(planned.json), json.loads(back.json)
+    assert [theirs[key] for key in ("micro_batches", "zero", "schedule")] == [mine[key] for key in ("micro_batches", "zero", "schedule")]
+    assert theirs["framework"] == "megatron" and back.step_seconds > 0 and back.memory_bytes > 0
+    with pytest.raises(sw.ShardwrightError, match="there are accelerate, deepspeed"):
+        planned.export("caffe")
+    with pytest.raises(OSError):
+        sw.import_plan(str(tmp_path / "none.sh"), cluster="h100:8")
+    Path(path).write_text(text.replace("--global-batch-size 16", "--global-batch-size 15"))
+    with pytest.raises(sw.ShardwrightError, match="megatron.sh: --global-batch-size 15: should be a multiple"):
+        sw.import_plan(path, cluster="h100:8")
+
+
+def test_advice_says_what_a_recipe_takes_and_what_would_be_better(tmp_path):
+    path = str(tmp_path / "recipe.sh")
+    sw.plan(DECODER, cluster="h100:8", set=GRID, global_batch=16).export("megatron", path)
+    advice = sw.advise(path, cluster="h100:8")
+    assert advice.fits and advice.json["from"] == "megatron"
+    assert repr(advice).startswith(path + " (megatron): ") and "binding   " in repr(advice)
+    assert advice.recipe.step_seconds == advice.json["step_seconds"]
+    assert advice.better is not None and advice.better.step_seconds == advice.json["better"]["step_seconds"]
+    assert advice.better.step_seconds < advice.recipe.step_seconds
