@@ -11,8 +11,11 @@
 #include "shardwright/exchange/command_text.h"
 #include "shardwright/exchange/megatron_settings.h"
 #include "shardwright/exchange/option_text.h"
+#include "shardwright/frontend/advice.h"
+#include "shardwright/frontend/export_plan.h"
 #include "shardwright/frontend/plan_diff.h"
 #include "shardwright/plan/json_text.h"
+#include "shardwright/runtime/backend/backend.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -300,6 +303,22 @@ TEST_F(Exchange, advice_says_what_a_recipe_takes_and_what_would_be_better) {
   const Json simulated = parse_json(run({"simulate", "i.json", "--json"}).out);
   EXPECT_EQ(simulated["step_seconds"], advice["step_seconds"]);
   EXPECT_EQ(simulated["memory_bytes"], advice["memory_bytes"]);
+}
+
+TEST_F(Exchange, calls_of_the_library_are_what_verbs_do) {
+  plan("tp=4,pp=2,micro_batch=1,global_batch=16", "8");
+  const PlannedModel made = planned_model("p.json");
+  const Exported out = export_plan(made.model.graph, made.plan, "megatron");
+  EXPECT_EQ(out.text, run({"export", "p.json", "--to", "megatron"}).out);
+  EXPECT_FALSE(out.not_carried.empty());
+  write_bytes("r.sh", out.text);
+  const ImportOptions options{.cluster = "h100:8", .formats = default_devices().formats};
+  ASSERT_EQ(run({"import", "r.sh", "--cluster", "h100:8", "-o", "i.json"}).status, 0);
+  EXPECT_TRUE(differences(import_plan("r.sh", options).made.plan, load_plan("i.json")).empty());
+  EXPECT_EQ(to_json(advise("r.sh", options)).dump() + "\n",
+            run({"advise", "r.sh", "--cluster", "h100:8", "--json"}).out);
+  EXPECT_THROW(export_plan(made.model.graph, made.plan, "caffe"), Error);
+  EXPECT_THROW(import_plan("r.sh", {}), Error);  // no machine
 }
 
 TEST_F(Exchange, advice_on_what_does_not_fit_names_remedies) {
