@@ -1,5 +1,7 @@
 // Models by name: `ffn`, `matmul_chain:batch=8192,widths=4096-1`. What is of no other source is a name.
 
+#include <filesystem>
+
 #include "shardwright/base/text.h"
 #include "shardwright/base/unknown.h"
 #include "shardwright/frontend/source.h"
@@ -11,6 +13,8 @@ namespace {
 std::string_view file_meant_by(std::string_view name) {
   constexpr std::string_view readable =
       "networks are read from .onnx and .graph files, and from folders with config.json";
+  std::error_code none;
+  if (std::filesystem::is_directory(name, none)) return "it is a folder without config.json";
   if (name.ends_with(".json")) return "a plan is given by --plan, strategies by --annotate or --strategy";
   if (name.ends_with(".yaml") || name.ends_with(".yml")) return "a configuration is given by --config";
   for (std::string_view ending : {".pt", ".pth", ".bin", ".safetensors", ".py", ".ckpt", ".pb", ".h5"})
