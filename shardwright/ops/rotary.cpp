@@ -9,7 +9,6 @@
 
 #include <array>
 #include <cmath>
-#include <span>
 
 #include "shardwright/base/text.h"
 #include "shardwright/base/vectorize.h"
@@ -21,26 +20,39 @@ namespace {
 
 constexpr std::int64_t most_pairs = 1024;
 
-/// What each of so many pairs turns by a position.
-std::vector<double> rates_of(const Attributes& attributes, std::int64_t pairs) {
-  std::vector<double> out;
-  const std::string said = attributes.text("rates", "");
-  if (said.empty()) {
+/// What each pair turns by a position; no memory is asked for, since kernels read it in every step.
+struct Rates {
+  std::array<double, most_pairs> by_pair;
+
+  /// Throws: Error if `rates` does not say so many.
+  Rates(const Attributes& attributes, std::int64_t pairs) {
+    const Attribute* const said = attributes.find("rates");
+    if (said && !std::holds_alternative<std::string>(*said)) attributes.text("rates", "");  // which says so
+    if (said && !std::get<std::string>(*said).empty()) return read(std::get<std::string>(*said), pairs);
     const double base = attributes.number("base", 10000);
     for (std::int64_t i = 0; i < pairs; ++i)
-      out.push_back(std::pow(base, -static_cast<double>(i) / static_cast<double>(pairs)));
-    return out;
+      (*this)[i] = std::pow(base, -static_cast<double>(i) / static_cast<double>(pairs));
   }
-  const std::vector<std::string_view> words = split(said, '_');
-  for (std::string_view word : std::span(words).subspan(1)) {
-    const auto rate = to_number(word);
-    if (!rate || words[0] != "by")
-      throw error("rates={}: should be such as by_1.0_0.125, a number a pair", said);
-    out.push_back(*rate);
+  double& operator[](std::int64_t pair) { return by_pair[static_cast<std::size_t>(pair)]; }
+
+ private:
+  void read(std::string_view said, std::int64_t pairs) {
+    std::int64_t count = 0;
+    std::string_view left = said;
+    if (!left.starts_with("by_")) throw bad(said);
+    for (std::size_t at = 2; at != left.npos; ++count) {
+      left.remove_prefix(at + 1);
+      at = left.find('_');
+      const auto rate = to_number(left.substr(0, at));
+      if (!rate) throw bad(said);
+      if (count < pairs) (*this)[count] = *rate;
+    }
+    if (count != pairs) throw error("has {} rates but its rows have {} pairs", count, pairs);
   }
-  if (std::ssize(out) != pairs) throw error("has {} rates but its rows have {} pairs", out.size(), pairs);
-  return out;
-}
+  static Error bad(std::string_view said) {
+    return error("rates={}: should be such as by_1.0_0.125, a number a pair", said);
+  }
+};
 
 std::vector<Type> infer(const Call& call) {
   if (call.operands.size() != 2) check_count(call, 1);
@@ -60,7 +72,7 @@ std::vector<Type> infer(const Call& call) {
   for (const char* flag : {"interleaved", "inverse"}) call.attributes.flag(flag);  // each of its kind
   if (const double base = call.attributes.number("base", 10000); !(base > 0))
     throw error("base is {} but must be positive; write for example (base=10000)", base);
-  rates_of(call.attributes, features / 2);
+  Rates(call.attributes, features / 2);
   return {type};
 }
 
@@ -68,7 +80,7 @@ void kernel(const KernelCall& call) {
   const std::int64_t features = call.loop("d").extent, pairs = features / 2;
   const LoopBox::Part& sequence = call.loop("s");
   const bool is_interleaved = call.attributes.flag("interleaved");
-  const std::vector<double> rates = rates_of(call.attributes, pairs);
+  const Rates rates(call.attributes, pairs);
   const double sign = call.attributes.flag("inverse") ? -1 : 1;
   const std::int32_t* const positions =
       call.operands.size() > 1 ? call.operands[1].as<std::int32_t>().data() : nullptr;
@@ -83,7 +95,7 @@ void kernel(const KernelCall& call) {
       const std::int64_t number = n / sequence.extent, s = n % sequence.extent;
       const std::int64_t position = positions ? positions[n] : sequence.offset + s;
       for (std::size_t i = 0; i < static_cast<std::size_t>(pairs); ++i) {
-        const double angle = static_cast<double>(position) * rates[i];
+        const double angle = static_cast<double>(position) * rates.by_pair[i];
         cosines[i] = static_cast<C>(std::cos(angle));
         sines[i] = static_cast<C>(sign * std::sin(angle));
       }
