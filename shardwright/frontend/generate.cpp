@@ -227,7 +227,7 @@ Generator::Generator(Generator&&) noexcept = default;
 
 bool Generator::has_weights() const { return state_->step.folder && state_->step.folder->weights; }
 
-void Generator::load() {
+void Generator::load_own() {
   if (!has_weights()) throw error("{}: has no weights of its own; load a checkpoint", state_->spec);
   shardwright::load(*state_->step.session, *state_->step.folder->weights, Restored::network);
   if (state_->first) take_weights(*state_->first->session, *state_->step.session);

@@ -77,7 +77,7 @@ class Generator {
 
   /// Whether the model brings weights of its own, and takes them.
   bool has_weights() const;
-  void load();
+  void load_own();
   /// From a checkpoint under any plan, or a safetensors file. Throws: Error if it is of another network, or damaged.
   void load(const std::string& path);
   /// At most `count` tokens behind each prompt; a sequence ends with any of `stops`, which is its last token.

@@ -240,7 +240,7 @@ void tell(const Generated& out, const Writing& writing, std::int64_t memory_byte
 
 int write_with(Generator generator, const Writing& writing, Terminal& terminal) {
   if (writing.checkpoint.empty())
-    generator.load();
+    generator.load_own();
   else
     generator.load(writing.checkpoint);
   const Generated out = generator(writing.prompts, writing.count, writing.sampling, writing.stops);
