@@ -7,6 +7,7 @@
 #include "shardwright/frontend/huggingface/rotary_scaling.h"
 #include "shardwright/frontend/label_weights.h"
 #include "shardwright/frontend/mixed_precision.h"
+#include "shardwright/frontend/modules/losses.h"
 #include "shardwright/ops/calls.h"
 
 namespace shardwright::huggingface {
@@ -58,10 +59,29 @@ void FamilyCall::check_dropout(const std::vector<std::pair<std::string, double>>
   }
 }
 
-Model language_model(const FamilyCall& call, Trace& trace, Traced scores, bool is_of_next) {
+namespace {
+
+void check_loss(const FamilyCall& call) {
   if (!call.arguments.loss.empty() && call.arguments.loss != "cross_entropy")
     throw error("loss '{}' is not possible: the network scores classes, its loss is cross_entropy",
                 call.arguments.loss);
+}
+
+}  // namespace
+
+Model class_model(const FamilyCall& call, Trace& trace, Traced scores, const std::string& called) {
+  check_loss(call);
+  const Shape shape = scores.type().shape;
+  const Traced label = trace.input("label", {DType::i32, {shape[0]}});
+  Model model = finish_model(trace, CrossEntropyLoss{}(scores, label), scores);
+  model.labels.classes = shape[1];
+  model.has_attention = true;
+  model.data_names = {{"input", {called}}, {"label", {"labels"}}};
+  return model;
+}
+
+Model language_model(const FamilyCall& call, Trace& trace, Traced scores, bool is_of_next) {
+  check_loss(call);
   const Shape shape = scores.type().shape;
   const DType kept = trace.kept_precision();
   const Traced label = trace.input("label", {DType::i32, {shape[0], shape[1]}});

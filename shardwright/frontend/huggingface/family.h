@@ -45,6 +45,9 @@ Model decoder_model(const FamilyCall& call, DecoderOptions options);
 /// A loss over the labels of `scores` [batch, sequence, classes] that are not -100, of the whole batch: finishes the model.
 Model language_model(const FamilyCall& call, Trace& trace, Traced scores, bool is_of_next);
 
+/// The mean loss over labels of samples, of scores [batch, classes]: finishes the model, whose input `called` is named so in data.
+Model class_model(const FamilyCall& call, Trace& trace, Traced scores, const std::string& called);
+
 /// What most decoders have in common: sizes, heads, rotary positions; what a key that is missing means differs by family.
 struct DecoderDefaults {
   std::int64_t vocabulary = 32000, hidden = 4096, ffn = 11008, layers = 32, heads = 32;

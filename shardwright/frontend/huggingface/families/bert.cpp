@@ -1,5 +1,5 @@
-// BERT with the head that predicts masked words: norms behind the sums, learned positions, two kinds of elements, the scores' table tied to
-// the embedding, with a bias of its own.
+// BERT: norms behind the sums, learned positions, two kinds of elements; with the head that predicts masked words, whose table is that of
+// the embedding, or with the one that classifies sequences by their first element.
 
 #include "shardwright/frontend/huggingface/family.h"
 #include "shardwright/frontend/modules/encoder.h"
@@ -40,8 +40,9 @@ BertOptions options_of(const FamilyCall& call) {
   c.only("add_cross_attention", false, "it would read another encoder");
   c.only("position_embedding_type", "absolute", "positions would count from each other");
   c.only("tie_word_embeddings", true, "the scores would have a table of their own");
-  c.pass_over({"classifier_dropout", "directionality", "pooler_fc_size", "pooler_num_attention_heads",
-               "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"});
+  c.only("problem_type", "single_label_classification", "the loss would be another");
+  c.pass_over({"directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
+               "pooler_size_per_head", "pooler_type"});
   return o;
 }
 
@@ -57,17 +58,14 @@ struct Bert {
         words("embedding", o.vocabulary, o.layer.hidden),
         types("types", o.types, o.layer.hidden),
         positions{"positions.weight", {o.places, o.layer.hidden}, normal(0.02)},
-        norm("norm", o.layer.hidden, o.layer.epsilon),
-        transform("head.dense", o.layer.hidden, o.layer.hidden, {.start = normal(0.02)}),
-        head_norm("head.norm", o.layer.hidden, o.layer.epsilon),
-        head_bias{"head.bias", {o.vocabulary}, zeros()} {
+        norm("norm", o.layer.hidden, o.layer.epsilon) {
     for (std::int64_t l = 0; l < o.layers; ++l) {
       const std::string name = fmt::format("layers.{}", l);
       layers.emplace_back(name, o.layer, activation_called(o, name + ".ffn.gelu"));
     }
   }
 
-  /// Shapes: tokens [batch, sequence] -> scores [batch, sequence, vocabulary]
+  /// Shapes: tokens [batch, sequence] -> [batch, sequence, hidden]
   Traced operator()(Traced tokens, std::optional<Traced> kinds, const DecoderData& data) const {
     Trace& trace = *tokens.trace;
     const std::int64_t length = tokens.type().shape[1];
@@ -87,8 +85,7 @@ struct Bert {
     Masks masks(trace, tokens.type().shape, data, false);
     const Seen seen{.mask = masks.of(0)};
     for (const EncoderLayer& layer : layers) x = layer(x, seen);
-    x = head_norm(activation_called(options, "head.gelu")(transform(x)));
-    return add("head.add")(matmul("head.matmul", {{"transpose_b", true}})(x, words.weight), head_bias);
+    return x;
   }
 
   BertOptions options;
@@ -96,26 +93,54 @@ struct Bert {
   Parameter positions;
   LayerNorm norm;
   std::vector<EncoderLayer> layers;
-  Dense transform;
-  LayerNorm head_norm;
-  Parameter head_bias;
 };
 
-Names names() {
+/// Shapes: x [batch, sequence, hidden] -> scores of words [batch, sequence, vocabulary]
+Traced scores_of_words(const Bert& bert, Traced x) {
+  const BertOptions& o = bert.options;
+  const Dense transform("head.dense", o.layer.hidden, o.layer.hidden, {.start = normal(0.02)});
+  const Parameter bias{"head.bias", {o.vocabulary}, zeros()};
+  x = LayerNorm("head.norm", o.layer.hidden,
+                o.layer.epsilon)(activation_called(o, "head.gelu")(transform(x)));
+  return add("head.add")(matmul("head.matmul", {{"transpose_b", true}})(x, bert.words.weight), bias);
+}
+
+/// Shapes: x [batch, sequence, hidden] -> scores of classes [batch, classes]
+Traced scores_of_classes(const Bert& bert, Traced x, std::int64_t classes) {
+  const std::int64_t batch = x.type().shape[0], hidden = bert.options.layer.hidden;
+  const Traced first = x.trace->call(
+      "strided_slice", {x}, {{"dims", Shape{1}}, {"starts", Shape{0}}, {"stops", Shape{1}}}, "first");
+  const Traced row = Operator("reshape", "first.row").with("shape", Shape{batch, hidden})(first);
+  const Dense pooler("pooler", hidden, hidden, {.start = normal(0.02)}),
+      head("head", hidden, classes, {.start = normal(0.02)});
+  return head(tanh("pooler.tanh")(pooler(row)));
+}
+
+Names names(bool has_words) {
   const std::string embeddings = "bert.embeddings.", predictions = "cls.predictions.";
-  Names out{.rows = {{"embedding.weight", embeddings + "word_embeddings.weight"},
-                     {"types.weight", embeddings + "token_type_embeddings.weight"},
-                     {"positions.weight", embeddings + "position_embeddings.weight"},
-                     {"norm.weight", embeddings + "LayerNorm.weight"},
-                     {"norm.bias", embeddings + "LayerNorm.bias"},
-                     {"head.dense.weight", predictions + "transform.dense.weight", Lay::transposed},
-                     {"head.dense.bias", predictions + "transform.dense.bias"},
-                     {"head.norm.weight", predictions + "transform.LayerNorm.weight"},
-                     {"head.norm.bias", predictions + "transform.LayerNorm.bias"},
-                     {"head.bias", predictions + "bias"}},
-            .ignored = {embeddings + "position_ids", predictions + "decoder.weight",
-                        predictions + "decoder.bias", "bert.pooler.dense.weight", "bert.pooler.dense.bias",
-                        "cls.seq_relationship.weight", "cls.seq_relationship.bias"}};
+  Names out{
+      .rows = {{"embedding.weight", embeddings + "word_embeddings.weight"},
+               {"types.weight", embeddings + "token_type_embeddings.weight"},
+               {"positions.weight", embeddings + "position_embeddings.weight"},
+               {"norm.weight", embeddings + "LayerNorm.weight"},
+               {"norm.bias", embeddings + "LayerNorm.bias"}},
+      .ignored = {embeddings + "position_ids", "cls.seq_relationship.weight", "cls.seq_relationship.bias"}};
+  const std::vector<NameRow> of_words{
+      {"head.dense.weight", predictions + "transform.dense.weight", Lay::transposed},
+      {"head.dense.bias", predictions + "transform.dense.bias"},
+      {"head.norm.weight", predictions + "transform.LayerNorm.weight"},
+      {"head.norm.bias", predictions + "transform.LayerNorm.bias"},
+      {"head.bias", predictions + "bias"}};
+  const std::vector<NameRow> of_classes{{"pooler.weight", "bert.pooler.dense.weight", Lay::transposed},
+                                        {"pooler.bias", "bert.pooler.dense.bias"},
+                                        {"head.weight", "classifier.weight", Lay::transposed},
+                                        {"head.bias", "classifier.bias"}};
+  const auto &own = has_words ? of_words : of_classes, &others = has_words ? of_classes : of_words;
+  out.rows.insert(out.rows.end(), own.begin(), own.end());
+  // What was trained with another head is left out, as transformers does.
+  for (const NameRow& row : others)
+    if (!row.theirs.starts_with("classifier")) out.ignored.push_back(row.theirs);
+  for (const char* tied : {"decoder.weight", "decoder.bias"}) out.ignored.push_back(predictions + tied);
   const auto both = [&](const std::string& ours, const std::string& theirs, Lay lay) {
     out.rows.push_back({"layers.#." + ours + ".weight", "bert.encoder.layer.#." + theirs + ".weight", lay});
     out.rows.push_back({"layers.#." + ours + ".bias", "bert.encoder.layer.#." + theirs + ".bias"});
@@ -133,8 +158,19 @@ Names names() {
 
 BuiltFamily build(const FamilyCall& call) {
   if (call.arguments.cached > 0) throw error("cannot generate: it is no decoder");
+  const Config& c = call.config;
+  const std::vector<std::string> said = c.texts("architectures");
+  const bool has_words = said.empty() || said.front() == "BertForMaskedLM";
   const Bert bert(options_of(call));
-  call.config.check_all_read();
+  const std::int64_t classes =
+      c.size_of_object("id2label").value_or(c.integer_or("num_labels", 2, 1, 1 << 30));
+  if (!has_words && classes < 2)
+    throw c.wrong("id2label", "at least two classes; a number as label is not supported");
+  if (has_words)
+    c.pass_over({"classifier_dropout"});
+  else
+    call.check_dropout({{"classifier_dropout", 0}});
+  c.check_all_read();
   Trace trace(call.arguments.precision);
   const Type tokens{DType::i32, {call.batch(), bert.options.sequence}};
   const auto given = [&](const char* name) {
@@ -142,16 +178,21 @@ BuiltFamily build(const FamilyCall& call) {
   };
   const Traced input = trace.input("input", tokens);
   const DecoderData data{.attention_mask = given("attention_mask"), .positions = given("position_ids")};
-  const Traced scores = bert(input, given("token_type_ids"), data);
-  Model model = language_model(call, trace, scores, false);
+  const Traced x = bert(input, given("token_type_ids"), data);
+  Model model = has_words ? language_model(call, trace, scores_of_words(bert, x), false)
+                          : class_model(call, trace, scores_of_classes(bert, x, classes), "input_ids");
+  model.tokens = element_count(tokens.shape);
   model.classes["token_type_ids"] = bert.options.types;
-  return {std::move(model), names()};
+  return {std::move(model), names(has_words)};
 }
 
 }  // namespace
 
 std::vector<Family> bert() {
-  return {{"bert", {"BertForMaskedLM"}, {"attention_mask", "token_type_ids", "position_ids"}, build}};
+  return {{"bert",
+           {"BertForMaskedLM", "BertForSequenceClassification"},
+           {"attention_mask", "token_type_ids", "position_ids"},
+           build}};
 }
 
 }  // namespace shardwright::families

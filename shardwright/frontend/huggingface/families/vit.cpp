@@ -3,7 +3,6 @@
 
 #include "shardwright/frontend/huggingface/family.h"
 #include "shardwright/frontend/modules/encoder.h"
-#include "shardwright/frontend/modules/losses.h"
 
 namespace shardwright::families {
 
@@ -101,18 +100,10 @@ BuiltFamily build(const FamilyCall& call) {
   if (call.arguments.cached > 0) throw error("cannot generate: it is no decoder");
   const VitOptions o = options_of(call);
   call.config.check_all_read();
-  if (!call.arguments.loss.empty() && call.arguments.loss != "cross_entropy")
-    throw error("loss '{}' is not possible: the network scores classes, its loss is cross_entropy",
-                call.arguments.loss);
   Trace trace(call.arguments.precision);
   const std::int64_t batch = call.batch();
   const Traced input = trace.input("input", {trace.precision(), {batch, o.channels, o.image, o.image}});
-  const Traced label = trace.input("label", {DType::i32, {batch}});
-  const Traced scores = scores_of(o, input);
-  Model model = finish_model(trace, CrossEntropyLoss{}(scores, label), scores);
-  model.labels.classes = o.classes;
-  model.has_attention = true;
-  model.data_names = {{"input", {"pixel_values"}}, {"label", {"labels"}}};
+  Model model = class_model(call, trace, scores_of(o, input), "pixel_values");
   return {std::move(model), names()};
 }
 
