@@ -271,8 +271,24 @@ def _unflattened(seen: _Seen, node: Node) -> Found | None:
         return None
     if node.args.get("reduction", 1) == 0:
         return None
-    from .conversions.losses import cross_entropy_of_last
+    from .conversions.losses import cross_entropy_of_last, cross_entropy_of_next
+    given = _next_of(seen, of_labels, node.args.get("ignore_index", -100))
+    if given is not None and node.args.keys() <= {"self", "target", "weight", "reduction", "ignore_index"} \
+            and node.args.get("weight") is None and node.args.get("reduction", 1) == 1:
+        return cross_entropy_of_next, {"self": before, "labels": given, "ignore_index": node.args.get("ignore_index", -100)}
     return cross_entropy_of_last, {**node.args, "self": before, "target": of_labels}
+
+
+def _next_of(seen: _Seen, ref: Any, ignored: float) -> Any | None:
+    """Labels [batch, places] of which each place has the next one's, and the last one none."""
+    moved = seen.node(ref, "aten.slice.Tensor")
+    padded = seen.node(moved.args["self"], {"aten.pad.default", "aten.constant_pad_nd.default"}) if moved else None
+    if moved is None or padded is None or len(padded.shape or []) != 2 or moved.args.get("dim") not in (1, -1):
+        return None
+    is_next = moved.args.get("start") == 1 and moved.args.get("end", 2 ** 63 - 1) == 2 ** 63 - 1 and moved.args.get("step", 1) == 1
+    is_none = padded.args.get("pad") == [0, 1] and padded.args.get("mode", "constant") == "constant" \
+        and padded.args.get("value") == ignored
+    return seen.source(padded.args["self"]) if is_next and is_none else None
 
 
 _by_op: dict[str, Sequence[Callable[[_Seen, Node], Found | None]]] = {

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 import numbers
+import operator
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import torch
@@ -151,7 +153,10 @@ def exported(module: torch.nn.Module, batch: Batch, loss: Callable | None, rows:
 
 def _export(network: _Network, tensors: list[torch.Tensor], moving: list) -> torch.export.ExportedProgram:
     """Functional, each operator as large as we have a conversion for it; the others as PyTorch takes them apart."""
-    made = torch.export.export(network, tuple(tensors), dynamic_shapes=(tuple(moving),), strict=False).run_decompositions({})
+    with _told_briefly(), _assigned_in_place():
+        made = torch.export.export(network, tuple(tensors), dynamic_shapes=(tuple(moving),), strict=False)
+    _detach_without_gradients(made.graph_module)
+    made = made.run_decompositions({})
     known = conversion_table().keys() | folding.foldings.keys() | folding.of_shapes.keys() | _checks
     parts = torch.export.default_decompositions() if hasattr(torch.export, "default_decompositions") else {}
     for _ in range(4):  # parts may have parts
@@ -162,6 +167,52 @@ def _export(network: _Network, tensors: list[torch.Tensor], moving: list) -> tor
             break
         made = made.run_decompositions(table)
     return made
+
+
+@contextlib.contextmanager
+def _told_briefly() -> Iterator[None]:
+    """What torch.export cannot follow is told by its exception; the pages that it logs beside that are not."""
+    before = logging.root.manager.disable
+    logging.disable(max(before, logging.WARNING))
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+@contextlib.contextmanager
+def _assigned_in_place() -> Iterator[None]:
+    """`self.buffer = value` changes the buffer: torch.export notices that in place alone, but for the outermost module."""
+    usual = torch.nn.Module.__setattr__
+
+    def assign(self: torch.nn.Module, name: str, value: Any) -> None:
+        known = self.__dict__.get("_buffers", {}).get(name)
+        is_buffer = isinstance(known, torch.Tensor) and isinstance(value, torch.Tensor) and known is not value
+        if is_buffer and torch.compiler.is_exporting() and known.shape == value.shape:
+            known.copy_(value)
+        else:
+            usual(self, name, value)
+
+    torch.nn.Module.__setattr__ = assign  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.nn.Module.__setattr__ = usual  # type: ignore[method-assign]
+
+
+def _detach_without_gradients(graph_module: torch.fx.GraphModule) -> None:
+    """What was computed under `torch.no_grad` has no gradient; taken apart, the program would no longer say so."""
+    for node in list(graph_module.graph.nodes):
+        if getattr(node.target, "__name__", "") != "wrap_with_set_grad_enabled" or node.args[0]:
+            continue
+        for result in [n for n in node.users if n.target is operator.getitem]:
+            value = result.meta.get("val")
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                with graph_module.graph.inserting_after(result):
+                    cut = graph_module.graph.call_function(torch.ops.aten.detach.default, (result,))
+                cut.meta = dict(result.meta)
+                result.replace_all_uses_with(cut, delete_user_cb=lambda user, cut=cut: user is not cut)
+    graph_module.recompile()
 
 
 def _first_line(e: Exception) -> str:

@@ -174,6 +174,12 @@ class TorchStep(TrainStep):
             self.set_rate(rate_of(self._theirs))
         return super().__call__(*arrays)
 
+    def _program_and_arrays(self, batch: Any) -> tuple[_core.Program, list[Tensor]]:
+        """Of a batch of `fit`."""
+        named = dict(batch) if isinstance(batch, Mapping) else {}
+        arguments = () if named else tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
+        return super()._program_and_arrays(tuple(self._prepared(arguments, named)))
+
     def plan(self, *batch: Any, **named: Any) -> Plan:  # type: ignore[override]
         """What a step with such a batch would be."""
         return super().plan(*self._prepared(batch, named))

@@ -9,7 +9,7 @@ from ..._core import Tensor
 from ..walk import At, Value, conversion
 from .elementwise import both, scaled, where
 from .reductions import reduced
-from .shapes import permuted
+from .shapes import joined, permuted, sliced
 
 _none, _mean, _sum = 0, 1, 2
 
@@ -83,6 +83,16 @@ def cross_entropy_of_last(at: At, self: Tensor, target: Value, weight: Value = N
         return _core.cross_entropy(logits, labels)
     losses = _core.cross_entropy(logits, labels, is_mean=False)
     return averaged(at, losses, reduction) if counts is None else _weighted(at, losses, counts, reduction)
+
+
+def cross_entropy_of_next(at: At, self: Tensor, labels: Tensor, ignore_index: int) -> Tensor:
+    """Of labels [batch, places] moved by one place: the last place is asked nothing."""
+    none = np.full([labels.shape[0], 1], ignore_index if at.ignores_labels else 0, np.int64)
+    moved = joined(at, [sliced(at, labels, 1, 1, None), none.astype(labels.dtype)], 1)
+    if at.ignores_labels:
+        return cross_entropy_of_last(at, self, moved, ignore_index=ignore_index)
+    losses = _core.cross_entropy(self, moved, is_mean=False)
+    return averaged(at, sliced(at, losses, 1, 0, labels.shape[1] - 1), _mean)
 
 
 def _full(at: At) -> str:
