@@ -293,5 +293,8 @@ CHECKS = {"refusals": check_refusals, "steps": check_steps, "modes": check_modes
           "llama_plan": check_llama_plan, "examples": check_examples}
 
 if __name__ == "__main__":
-    for wanted in sys.argv[1:] or [*CHECKS, *modules.modules, *modules.published]:
+    known = [*CHECKS, *modules.modules, *modules.published]
+    if unknown := set(sys.argv[1:]) - set(known):
+        sys.exit(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    for wanted in sys.argv[1:] or known:
         CHECKS.get(wanted, lambda: check_module(wanted))()

@@ -19,7 +19,7 @@ OPERATORS = {row["name"]: row for row in json.loads(gzip.decompress((REFERENCE /
 NETWORKS = sorted(path.stem for path in REFERENCE.glob("*.json"))
 
 
-def step_of(program, weights, **options):
+def step_of(program, weights, ignores=True, **options):
     """A step of plain descent at rate 1, whose changes of weights are gradients, and its parameters."""
     trained = {e["name"] for e in program.inputs if e["kind"] == "parameter"}
     changed = {o["name"] for o in program.outputs if o["kind"] == "buffer" and not counted(program, o)}
@@ -29,7 +29,7 @@ def step_of(program, weights, **options):
     constants = Constants()
 
     def loss(params, batch):
-        return Walk(program, params, buffers, constants).run(batch)[0]
+        return Walk(program, params, buffers, constants, ignores).run(batch)[0]
 
     return sw.train_step(loss, params, sw.optim.sgd(1.0), precision="f64", **options), params
 
@@ -82,15 +82,22 @@ def test_a_network_on_four_devices_computes_what_pytorch_does(name):
     check(*network(name), devices=4)
 
 
+@pytest.mark.parametrize("name", ["hf_llama", "hf_gpt2", "nanogpt"])
+def test_a_batch_all_of_whose_labels_are_asked_takes_fewer_operators(name):
+    said, program, weights, batch = network(name)
+    check(said, program, weights, batch, ignores=False, devices=2)
+    assert "where" not in operators_of(name, ignores=False)
+
+
 @pytest.mark.parametrize("options", [{"devices": 2, "micro_batches": 2}, {"devices": 4, "stages": 2, "micro_batches": 4}], ids=str)
 def test_parts_of_the_batch_have_other_sizes_than_the_example(options):
     """Also of one row, which is special to PyTorch."""
     check(*network("nanogpt"), **options)
 
 
-def operators_of(name):
+def operators_of(name, **options):
     program, weights, batch = network(name)[1:]
-    step, _ = step_of(program, weights)
+    step, _ = step_of(program, weights, **options)
     traced = step._traced(step._programs.call((batch,)), 1)
     return {re.sub(r"_\d+$", "", o).split(".")[-1] for o in traced.trace.operators}
 

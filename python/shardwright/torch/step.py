@@ -13,7 +13,7 @@ from .._aten.program import Program
 from .._aten.walk import Constants, Walk, counted
 from .._core import Parameter, Tensor
 from .._errors import ShardwrightError
-from .._programs import Programs
+from .._programs import Call, Programs
 from ..optim import Optimizer
 from ..plans import Plan
 from ..step import TrainStep
@@ -148,6 +148,16 @@ class TorchStep(TrainStep):
         self._programs = self._all_programs[self._ignores]
         self._programs.names = self._batch.names
         return arrays
+
+    def _retrace(self, call: Call) -> Callable[[int], tuple[_core.Trace, list[Tensor]]]:
+        """Of the batch of now, also when it is asked for later."""
+        batch, ignores, again = self._batch, self._ignores, super()._retrace(call)
+
+        def of_batch(batch_parts: int) -> tuple[_core.Trace, list[Tensor]]:
+            self._batch, self._ignores = batch, ignores
+            return again(batch_parts)
+
+        return of_batch
 
     def _has_ignored(self, arrays: Mapping[str, np.ndarray]) -> bool:
         """Raises: ShardwrightError if micro-batches have different counts of labels, of which no mean of means is right."""
