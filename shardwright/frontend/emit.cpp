@@ -72,7 +72,7 @@ Emitted emit(const Pipeline& pipeline, std::string_view engine, const EmitOption
   if (found == writers.end()) throw error("--to {}: there are {}", engine, join(emit_engines(), ", "));
   return {.files = found->write(pipeline, {.model = options.model,
                                            .summary = summary_of(pipeline),
-                                           .synthetic = options.synthetic,
+                                           .data = options.data,
                                            .cluster = options.cluster}),
           .command = found->command(pipeline.rank_count())};
 }
@@ -85,14 +85,27 @@ Emitted emit(const Graph& graph, const Plan& plan, std::string_view engine, cons
   return emit(pipeline, engine, own);
 }
 
-std::string synthetic_json(const Model& model, int micro_batches) {
+namespace {
+
+Json synthetic_json(const Model& model, int micro_batches) {
   const std::optional<SyntheticTask> task = synthetic_task(model, micro_batches, 0);
-  if (!task || !model.label_weights.empty()) return {};  // scripts make no weights of labels: data have them
+  if (!task) return {};
   Json out{
       {"inputs", Json::object()}, {"label", task->label},         {"label_type", type_json(task->label_type)},
       {"classes", task->classes}, {"vocabulary", Json::object()}, {"label_is_share", task->label_is_share}};
   for (const auto& [name, type] : task->inputs) out["inputs"][name] = type_json(type);
   for (const auto& [name, below] : task->vocabulary) out["vocabulary"][name] = below;
+  return out;
+}
+
+}  // namespace
+
+std::string data_json(const Model& model, int micro_batches) {
+  Json out{{"synthetic", synthetic_json(model, micro_batches)},
+           {"names", Json::object()},
+           {"label_weights", model.label_weights}};
+  for (const auto& [input, called] : model.data_names)
+    out["names"][input] = {{"name", called.name}, {"is_of_next", called.is_of_next}};
   return out.dump();
 }
 

@@ -29,7 +29,7 @@ struct Emitted {
 
 struct EmitOptions {
   std::string model;                    // as it is called in what is written
-  std::string synthetic = {};           // what data are made from (synthetic_json); empty: they must be given
+  std::string data = {};                // what data the network takes (data_json)
   std::optional<Cluster> cluster = {};  // of the plan: traces of the package tell the work of kernels by it
 };
 
@@ -38,7 +38,8 @@ Emitted emit(const Pipeline& pipeline, std::string_view engine, const EmitOption
 /// The same of a plan, which is compiled in no device's memory formats and proven first.
 Emitted emit(const Graph& graph, const Plan& plan, std::string_view engine, const EmitOptions& options);
 
-/// What `train` makes a model's synthetic data from, for packages; empty: it has none.
-std::string synthetic_json(const Model& model, int micro_batches);
+/// What data a model takes, for packages: what `train` makes its synthetic data from, how its makers call inputs, which input is
+/// made of the labels.
+std::string data_json(const Model& model, int micro_batches);
 
 }  // namespace shardwright

@@ -207,7 +207,7 @@ TrainingData training_data_of(const Model& model, Inputs inputs, const SampleSou
 }  // namespace
 
 std::optional<SyntheticTask> synthetic_task(const Model& model, int micro_batches, std::uint64_t seed) {
-  Inputs inputs = inputs_of(model.graph, micro_batches);
+  Inputs inputs = brought_inputs(model, inputs_of(model.graph, micro_batches));
   if (inputs.empty()) return std::nullopt;
   return synthetic_task(model, std::move(inputs), seed);
 }

@@ -26,7 +26,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   proven(arguments, pipeline);
   const Emitted emitted = emit(pipeline, to,
                                {.model = made.model.name,
-                                .synthetic = synthetic_json(made.model, pipeline.micro_batches()),
+                                .data = data_json(made.model, pipeline.micro_batches()),
                                 .cluster = made.plan.cluster});
   emitted.save(path);
   if (!emitted.command.empty())

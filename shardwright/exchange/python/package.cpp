@@ -18,13 +18,15 @@ void add_fixed_files(Files& files, PackageText engine, std::span<const char* con
 }
 
 std::string program_head(const Pipeline& pipeline, const EmittedPlan& plan) {
-  const Json synthetic = plan.synthetic.empty() ? Json() : parse_json(plan.synthetic);
+  const Json nothing{{"synthetic", nullptr}, {"names", Json::object()}, {"label_weights", ""}};
   return fmt::format(
       "\"\"\"{}: the step as data, by shardwright.\n\n{}\n\"\"\"\n\nMODEL = {}\nRANKS = {}\nMICRO_BATCHES = "
       "{}\n"
-      "SYNTHETIC = {}\n",
+      "# What data it takes: what they are made from where there are none, what files call inputs, what is "
+      "made of labels.\n"
+      "DATA = {}\n",
       plan.model, plan.summary, Json(plan.model).dump(), pipeline.rank_count(), pipeline.micro_batches(),
-      python_lines(synthetic, 1));
+      python_lines(plan.data.empty() ? nothing : parse_json(plan.data), 2));
 }
 
 PackageWriter::PackageWriter(const Pipeline& pipeline, const EmittedPlan& plan, Steps steps)

@@ -17,9 +17,9 @@ namespace shardwright {
 
 /// What a package says of itself.
 struct EmittedPlan {
-  std::string model;      // as it was called
-  std::string summary;    // of the plan, a line
-  std::string synthetic;  // what data are made from where there are none, as JSON; empty: they must be given
+  std::string model;    // as it was called
+  std::string summary;  // of the plan, a line
+  std::string data;     // what it takes, as JSON; empty: inputs by their names, which must be given
   std::optional<Cluster> cluster = {};  // that it is planned for: traces tell the work of kernels by it
 };
 
@@ -33,7 +33,7 @@ using PackageText = std::string_view (*)(std::string_view name);
 void add_fixed_files(Files& files, PackageText engine, std::span<const char* const> names,
                      const std::map<std::string, std::string>& functions);
 
-/// What program.py begins with: `"""...""" MODEL, RANKS, MICRO_BATCHES, SYNTHETIC`.
+/// What program.py begins with: `"""...""" MODEL, RANKS, MICRO_BATCHES, DATA`.
 std::string program_head(const Pipeline& pipeline, const EmittedPlan& plan);
 
 class PackageWriter {

@@ -100,6 +100,6 @@ class Synthetic:
 
 
 def synthetic_batches(seed):
-    if program.SYNTHETIC is None:
+    if program.DATA["synthetic"] is None:
         error("this model has no synthetic data; give --data")
-    return Synthetic(program.SYNTHETIC, seed)
+    return Synthetic(program.DATA["synthetic"], seed)

@@ -2,7 +2,9 @@
 
 import argparse
 import json
+import math
 
+import arrays
 import program
 import tensors
 from data import synthetic_batches
@@ -21,22 +23,50 @@ def parser(doc):
 
 
 def file_batches(path):
-    """The batch of step s of a file: row s of each tensor."""
+    """The batch of step s of a file: row s of each tensor, under the input's name or the one that the model's makers use."""
     file = tensors.File(path)
     wanted = {value["name"]: value for stage in program.STAGES for value in stage["inputs"].values()}
+    wanted.pop(program.DATA["label_weights"], None)
+    called = {name: program.DATA["names"].get(name, {"name": name, "is_of_next": False}) for name in wanted}
+    called = {name: theirs if theirs["name"] in file else {"name": name, "is_of_next": False} for name, theirs in called.items()}
     for name, value in wanted.items():
-        if name not in file:
-            tensors.error(f"{path}: has no tensor '{name}', an input of the model")
+        own = called[name]["name"]
+        if own not in file:
+            tensors.error(f"{path}: has no tensor '{own}', an input of the model")
         shape = [n * program.MICRO_BATCHES if d == 0 else n for d, n in enumerate(value["shape"])]
-        if list(file.shape(name)[1:]) != shape:
-            tensors.error(f"{path}: '{name}' is {file.shape(name)} but should be [steps, {', '.join(map(str, shape))}]")
-    count = min(file.shape(name)[0] for name in wanted)
-    return lambda step, name: file.tensor(name)[step % count]
+        if list(file.shape(own)[1:]) != shape:
+            tensors.error(f"{path}: '{own}' is {file.shape(own)} but should be [steps, {', '.join(map(str, shape))}]")
+    count = min(file.shape(one["name"])[0] for one in called.values())
+
+    def batch(step, name):
+        x = file.tensor(called[name]["name"])[step % count]
+        return moved(x) if called[name]["is_of_next"] else x
+
+    return batch
+
+
+NOT_ASKED = -100  # a label, as PyTorch has it
+
+
+def moved(labels):
+    """Each to the element before it, where it is predicted; nothing is asked of the last."""
+    labels = arrays.as_type(labels, arrays.TYPES["I64"])
+    return arrays.cat([labels[..., 1:], 0 * labels[..., :1] + NOT_ASKED], -1)
 
 
 def batches(options):
     """`batches(step, name)`: the whole batch of an input."""
-    return file_batches(options.data) if options.data else synthetic_batches(options.seed)
+    given = file_batches(options.data) if options.data else synthetic_batches(options.seed)
+
+    def batch(step, name):
+        if name != program.DATA["label_weights"]:
+            return given(step, name)
+        # What each sample's labels count, so that the mean over parts is the mean over all labels that are asked for.
+        labels = given(step, "label")
+        asked, count = int((labels != NOT_ASKED).sum()), math.prod(labels.shape)
+        return arrays.full([labels.shape[0]], count / asked if asked else 0.0, None)
+
+    return batch
 
 
 def beginning(options):
