@@ -28,7 +28,10 @@ struct Rates {
   Rates(const Attributes& attributes, std::int64_t pairs) {
     const Attribute* const said = attributes.find("rates");
     if (said && !std::holds_alternative<std::string>(*said)) attributes.text("rates", "");  // which says so
-    if (said && !std::get<std::string>(*said).empty()) return read(std::get<std::string>(*said), pairs);
+    if (said && !std::get<std::string>(*said).empty()) {
+      read(std::get<std::string>(*said), pairs);
+      return;
+    }
     const double base = attributes.number("base", 10000);
     for (std::int64_t i = 0; i < pairs; ++i)
       (*this)[i] = std::pow(base, -static_cast<double>(i) / static_cast<double>(pairs));
