@@ -14,6 +14,7 @@
 #include "shardwright/frontend/training_data.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/json_text.h"
+#include "shardwright/runtime/safetensors.h"
 #include "shardwright/verify/verify.h"
 
 namespace shardwright {
@@ -99,6 +100,17 @@ Json synthetic_json(const Model& model, int micro_batches) {
 }
 
 }  // namespace
+
+void save_own_weights(const Model& model, const std::string& path) {
+  std::vector<NamedType> types;
+  for (const auto& [name, value] : model.initial)
+    types.push_back({name, model.graph.value(model.graph.find(name)).type});
+  order_in_file(types);
+  NewFile file(path);
+  file.write(safetensors_head(path, types));
+  for (const NamedType& t : types) file.write(convert(model.initial.at(t.name)(), t.type.dtype).bytes());
+  file.keep();
+}
 
 std::string data_json(const Model& model, int micro_batches) {
   Json out{{"synthetic", synthetic_json(model, micro_batches)},

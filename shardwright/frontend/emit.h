@@ -42,4 +42,7 @@ Emitted emit(const Graph& graph, const Plan& plan, std::string_view engine, cons
 /// made of the labels.
 std::string data_json(const Model& model, int micro_batches);
 
+/// Writes the weights that a model brings (Model::initial) under their names, one by one. Throws: Error of kind io.
+void save_own_weights(const Model& model, const std::string& path);
+
 }  // namespace shardwright

@@ -29,9 +29,14 @@ int run(const Arguments& arguments, Terminal& terminal) {
                                 .data = data_json(made.model, pipeline.micro_batches()),
                                 .cluster = made.plan.cluster});
   emitted.save(path);
-  if (!emitted.command.empty())
-    terminal.out << fmt::format("{}: {} files; run {} {}/train.py\n", path, emitted.files.size(),
-                                emitted.command, path);
+  if (!emitted.command.empty()) {
+    const bool has_weights = !made.model.initial.empty();
+    const std::string weights = path + "/weights.safetensors";
+    if (has_weights) save_own_weights(made.model, weights);
+    terminal.out << fmt::format("{}: {} files; run {} {}/train.py{}\n", path,
+                                emitted.files.size() + has_weights, emitted.command, path,
+                                has_weights ? " --init " + weights : "");
+  }
   terminal.err << memory_notices(evaluation, made.plan);
   return 0;
 }
