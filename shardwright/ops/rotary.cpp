@@ -134,7 +134,8 @@ std::vector<ValueId> gradient(Gradient& g) {
 std::vector<OpDef> rotary() {
   return {
       {.name = "rotary",
-       .doc = "pairs of elements of x[..., s, d] turned by s base^(-2 i / d); `inverse` turns back",
+       .doc = "pairs of elements of x[..., s, d] turned by s base^(-2 i / d), or s rates[i]; `inverse` turns "
+              "back",
        .attributes = {"base", "interleaved", "inverse", "rates"},
        .defaults = {{"base", 10000.0}, {"interleaved", false}, {"inverse", false}, {"rates", std::string()}},
        .rule_for =

@@ -83,10 +83,13 @@ def attention(q, k, v, mask=None, *, causal, scale, alibi, **_):
     return torch.softmax(scores, -1) @ v
 
 
-def rotary(x, *, base, interleaved, inverse):
+def rotary(x, *, base, interleaved, inverse, rates):
     assert not interleaved
     half = x.shape[-1] // 2
-    angle = torch.arange(x.shape[-2]).double().unsqueeze(1) * base ** (-torch.arange(half).double() / half)
+    by_pair = base ** (-torch.arange(half).double() / half)
+    if rates:  # "by_1.0_0.125", a number a pair
+        by_pair = torch.tensor([float(rate) for rate in rates.split("_")[1:]], dtype=torch.float64)
+    angle = torch.arange(x.shape[-2]).double().unsqueeze(1) * by_pair
     turn = torch.polar(torch.ones_like(angle), -angle if inverse else angle)
     y = torch.complex(x[..., :half].double(), x[..., half:].double()) * turn
     return torch.cat([y.real, y.imag], -1).to(x.dtype)
