@@ -37,10 +37,10 @@ class Config {
   std::string text_or(const std::string& key, const std::string& otherwise) const;
   std::vector<std::string> texts(const std::string& key) const;
   std::vector<double> numbers(const std::string& key) const;
-  /// An object inside; nothing if there is none.
   /// As it stands, for another reader; null where it is missing.
   Json json_of(const std::string& key) const;
   std::optional<std::int64_t> size_of_object(const std::string& key) const;
+  /// An object inside; nothing if there is none.
   std::optional<Config> inside(const std::string& key) const;
 
   /// Throws: Error if the key is there and says something else: `why` says what would have to be built for it.

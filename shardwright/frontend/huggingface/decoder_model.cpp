@@ -200,7 +200,7 @@ void read_windows(const FamilyCall& call, DecoderOptions& options, std::int64_t 
                 types.size(), options.layers);
   options.windows.clear();
   for (std::int64_t l = 0; l < options.layers; ++l) {
-    bool is_window = by_layer(l);
+    bool is_window = window > 0 && (!by_layer || by_layer(l));
     if (!types.empty()) {
       const std::string& type = types[static_cast<std::size_t>(l)];
       if (type != "sliding_attention" && type != "full_attention")
@@ -243,16 +243,10 @@ Names llama_names(const std::string& network) {
             .prefix = "model.",
             .outside = {"lm_head.weight"},
             .ignored = {"layers.#.self_attn.rotary_emb.inv_freq", "rotary_emb.inv_freq", "lm_head.weight"}};
-  for (const char* part : {"q", "k", "v", "o"}) {
-    const std::string ours = layer + "attention." + part, name = theirs + "self_attn." + part + "_proj";
-    out.rows.push_back({ours + ".weight", name + ".weight", Lay::transposed});
-    out.rows.push_back({ours + ".bias", name + ".bias"});
-  }
-  for (const char* part : {"gate", "up", "down"}) {
-    const std::string ours = layer + "ffn." + part, name = theirs + network + "." + part + "_proj";
-    out.rows.push_back({ours + ".weight", name + ".weight", Lay::transposed});
-    out.rows.push_back({ours + ".bias", name + ".bias"});
-  }
+  for (const std::string part : {"q", "k", "v", "o"})
+    out.add_of_layer("attention." + part, theirs, "self_attn." + part + "_proj", Lay::transposed);
+  for (const std::string part : {"gate", "up", "down"})
+    out.add_of_layer("ffn." + part, theirs, network + "." + part + "_proj", Lay::transposed);
   return out;
 }
 

@@ -66,9 +66,10 @@ struct DecoderDefaults {
 void set_rotary(const FamilyCall& call, const DecoderOptions& options, SelfAttention::Options& heads,
                 const Config& said, const DecoderDefaults& defaults);
 DecoderOptions decoder_options(const FamilyCall& call, const DecoderDefaults& defaults);
-/// One window for layers that `layer_types` calls sliding_attention; without it, for those that `by_layer` says.
+/// One window, if it is above 0, for layers that `layer_types` calls sliding_attention; without it, for those that `by_layer` says,
+/// which is all where it says nothing.
 void read_windows(const FamilyCall& call, DecoderOptions& options, std::int64_t window,
-                  const std::function<bool(std::int64_t layer)>& by_layer);
+                  const std::function<bool(std::int64_t layer)>& by_layer = {});
 /// `hidden_act` as a gated or plain activation.
 Activation activation_of(const Config& config, const std::string& key, const std::string& otherwise,
                          bool is_gated);

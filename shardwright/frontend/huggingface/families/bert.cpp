@@ -142,8 +142,7 @@ Names names(bool has_words) {
     if (!row.theirs.starts_with("classifier")) out.ignored.push_back(row.theirs);
   for (const char* tied : {"decoder.weight", "decoder.bias"}) out.ignored.push_back(predictions + tied);
   const auto both = [&](const std::string& ours, const std::string& theirs, Lay lay) {
-    out.rows.push_back({"layers.#." + ours + ".weight", "bert.encoder.layer.#." + theirs + ".weight", lay});
-    out.rows.push_back({"layers.#." + ours + ".bias", "bert.encoder.layer.#." + theirs + ".bias"});
+    out.add_of_layer(ours, "bert.encoder.layer.#.", theirs, lay);
   };
   both("attention.q", "attention.self.query", Lay::transposed);
   both("attention.k", "attention.self.key", Lay::transposed);

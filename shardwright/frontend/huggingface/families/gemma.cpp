@@ -1,6 +1,6 @@
-// Gemma 2 and the text part of 3: norms before and behind both networks, whose weights count from 1, gelu in its gated form, an embedding scaled by sqrt(hidden), caps
-// on scores, windows in every other
-// layer; 3 has norms of heads instead of caps, and other rotary positions in layers with a window.
+// Gemma 2 and the text part of 3: norms before and behind both networks, whose weights count from 1, gelu in its gated form, an
+// embedding scaled by sqrt(hidden), caps on scores, windows in every other layer; 3 has norms of heads instead of caps, and other
+// rotary positions in layers with a window.
 
 #include <cmath>
 #include <functional>
@@ -42,7 +42,7 @@ BuiltFamily gemma_model(const FamilyCall& call, DecoderOptions o, const GemmaDef
   o.score_cap = cap("final_logit_softcapping", defaults.scores_cap);
   c.only("use_bidirectional_attention", false, "later elements would be seen");
   const std::int64_t window = c.says("sliding_window") ? c.integer_or("sliding_window", 0, 0) : 4096;
-  read_windows(call, o, window, [&](std::int64_t layer) { return window > 0 && defaults.has_window(layer); });
+  read_windows(call, o, window, defaults.has_window);
   Names names = llama_names();
   for (NameRow& row : names.rows)
     if (row.ours == "layers.#.norm2.weight") row.theirs = "layers.#.pre_feedforward_layernorm.weight";

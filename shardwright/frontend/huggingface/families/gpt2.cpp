@@ -39,22 +39,17 @@ Names names() {
                      {"positions.weight", "wpe.weight"},
                      {"norm.weight", "ln_f.weight"},
                      {"norm.bias", "ln_f.bias"},
-                     {"head.weight", "lm_head.weight", Lay::transposed},
-                     {"layers.#.norm1.weight", "h.#.ln_1.weight"},
-                     {"layers.#.norm1.bias", "h.#.ln_1.bias"},
-                     {"layers.#.norm2.weight", "h.#.ln_2.weight"},
-                     {"layers.#.norm2.bias", "h.#.ln_2.bias"}},
+                     {"head.weight", "lm_head.weight", Lay::transposed}},
             .prefix = "transformer.",
             .outside = {"lm_head.weight"},
             .ignored = {"h.#.attn.bias", "h.#.attn.masked_bias", "lm_head.weight"}};
-  const auto dense = [&](const std::string& ours, const std::string& theirs) {
-    for (const char* what : {".weight", ".bias"})
-      out.rows.push_back({"layers.#." + ours + what, "h.#." + theirs + what});
-  };
-  for (const char* part : {"attention.q", "attention.k", "attention.v"}) dense(part, "attn.c_attn");
-  dense("attention.o", "attn.c_proj");
-  dense("ffn.up", "mlp.c_fc");
-  dense("ffn.down", "mlp.c_proj");
+  const auto both = [&](const char* ours, const char* theirs) { out.add_of_layer(ours, "h.#.", theirs); };
+  both("norm1", "ln_1");
+  both("norm2", "ln_2");
+  for (const char* part : {"attention.q", "attention.k", "attention.v"}) both(part, "attn.c_attn");
+  both("attention.o", "attn.c_proj");
+  both("ffn.up", "mlp.c_fc");
+  both("ffn.down", "mlp.c_proj");
   return out;
 }
 

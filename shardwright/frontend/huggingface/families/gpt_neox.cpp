@@ -20,8 +20,7 @@ Names names_of(std::int64_t heads) {
                         "layers.#.attention.rotary_emb.inv_freq", "embed_out.weight"}};
   const auto both = [&](const std::string& ours, const std::string& theirs, Lay lay,
                         std::int64_t groups = 1) {
-    out.rows.push_back({"layers.#." + ours + ".weight", "layers.#." + theirs + ".weight", lay, groups});
-    out.rows.push_back({"layers.#." + ours + ".bias", "layers.#." + theirs + ".bias", Lay::same, groups});
+    out.add_of_layer(ours, "layers.#.", theirs, lay, groups);
   };
   both("norm1", "input_layernorm", Lay::same);
   both("norm2", "post_attention_layernorm", Lay::same);

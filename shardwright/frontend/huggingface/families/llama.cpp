@@ -20,8 +20,7 @@ std::vector<Family> llama() {
     o.activation = activation_of(call.config, "hidden_act", "silu", true);
     // Configs that do not say it mean the first model's window.
     const bool says = call.config.says("sliding_window");
-    const std::int64_t window = call.config.integer_or("sliding_window", says ? 0 : 4096, 0);
-    read_windows(call, o, window, [window](std::int64_t) { return window > 0; });
+    read_windows(call, o, call.config.integer_or("sliding_window", says ? 0 : 4096, 0));
     return BuiltFamily{decoder_model(call, o), llama_names()};
   };
   return {{"llama", {"LlamaForCausalLM"}, {"attention_mask", "position_ids"}, llama},

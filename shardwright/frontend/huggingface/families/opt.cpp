@@ -47,8 +47,7 @@ Names names() {
             .outside = {"lm_head.weight"},
             .ignored = {"lm_head.weight"}};
   const auto both = [&](const std::string& ours, const std::string& theirs, Lay lay) {
-    out.rows.push_back({"layers.#." + ours + ".weight", "layers.#." + theirs + ".weight", lay});
-    out.rows.push_back({"layers.#." + ours + ".bias", "layers.#." + theirs + ".bias"});
+    out.add_of_layer(ours, "layers.#.", theirs, lay);
   };
   both("norm1", "self_attn_layer_norm", Lay::same);
   both("norm2", "final_layer_norm", Lay::same);

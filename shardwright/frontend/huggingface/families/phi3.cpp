@@ -17,8 +17,7 @@ std::vector<Family> phi3() {
                                               .padding = 32000});
     o.activation = activation_of(c, "hidden_act", "silu", true);
     call.check_dropout({{"resid_pdrop", 0}, {"embd_pdrop", 0}});
-    const std::int64_t window = c.integer_or("sliding_window", 0, 0);
-    read_windows(call, o, window, [window](std::int64_t) { return window > 0; });
+    read_windows(call, o, c.integer_or("sliding_window", 0, 0));
     c.only("attention_bias", false, "there are no biases");
     Names names = llama_names();
     const std::vector<std::pair<std::string, std::string>> together{{"attention.q", "self_attn.qkv_proj"},

@@ -16,7 +16,16 @@ void read_qwen(const FamilyCall& call, DecoderOptions& o) {
   const std::int64_t said = c.integer_or("sliding_window", 4096, 0),
                      first = c.integer_or("max_window_layers", 28, 0);
   const std::int64_t window = has_window ? said : 0;
-  read_windows(call, o, window, [&](std::int64_t layer) { return window > 0 && layer >= first; });
+  read_windows(call, o, window, [first](std::int64_t layer) { return layer >= first; });
+}
+
+/// And of the third: heads are normed.
+void read_qwen3(const FamilyCall& call, DecoderOptions& o) {
+  read_qwen(call, o);
+  o.qkv_bias = call.config.flag_or("attention_bias", false);
+  o.out_bias = o.qkv_bias;
+  o.heads_as.norm = HeadNorm::of_each_head;
+  o.heads_as.epsilon = o.epsilon;
 }
 
 }  // namespace
@@ -32,11 +41,7 @@ std::vector<Family> qwen() {
   const auto qwen3 = [](const FamilyCall& call) {
     DecoderOptions o = decoder_options(
         call, {.vocabulary = 151936, .ffn = 22016, .kv_heads = 32, .places = 32768, .features = 128});
-    read_qwen(call, o);
-    o.qkv_bias = call.config.flag_or("attention_bias", false);
-    o.out_bias = o.qkv_bias;
-    o.heads_as.norm = HeadNorm::of_each_head;
-    o.heads_as.epsilon = o.epsilon;
+    read_qwen3(call, o);
     return BuiltFamily{decoder_model(call, o), llama_names()};
   };
   const auto qwen3_moe = [](const FamilyCall& call) {
@@ -44,11 +49,7 @@ std::vector<Family> qwen() {
     DecoderOptions o = decoder_options(
         call,
         {.vocabulary = 151936, .hidden = 2048, .ffn = 6144, .layers = 24, .kv_heads = 4, .places = 32768});
-    read_qwen(call, o);
-    o.qkv_bias = c.flag_or("attention_bias", false);
-    o.out_bias = o.qkv_bias;
-    o.heads_as.norm = HeadNorm::of_each_head;
-    o.heads_as.epsilon = o.epsilon;
+    read_qwen3(call, o);
     o.ffn = c.integer_or("moe_intermediate_size", 768, 1, 1 << 24);
     const std::int64_t experts =
         c.integer_or(c.has("num_experts") ? "num_experts" : "num_local_experts", 128, 1, 4096);

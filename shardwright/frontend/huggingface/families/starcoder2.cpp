@@ -23,18 +23,13 @@ std::vector<Family> starcoder2() {
     o.layer_norm = true;
     o.bias = o.qkv_bias = c.flag_or("use_bias", true);
     call.check_dropout({{"residual_dropout", 0}, {"embedding_dropout", 0}});
-    const std::int64_t window = c.integer_or("sliding_window", 0, 0);
-    read_windows(call, o, window, [window](std::int64_t) { return window > 0; });
+    read_windows(call, o, c.integer_or("sliding_window", 0, 0));
     c.only("mlp_type", "default", "the network would be another");
     c.only("norm_type", "layer_norm", "norms would be others");
     Names names = llama_names();
     std::erase_if(names.rows, [](const NameRow& row) { return row.ours.starts_with("layers.#.ffn."); });
-    for (const auto& [ours, theirs] : {std::pair("up", "c_fc"), std::pair("down", "c_proj")}) {
-      const std::string own = fmt::format("layers.#.ffn.{}", ours),
-                        name = fmt::format("layers.#.mlp.{}", theirs);
-      names.rows.push_back({own + ".weight", name + ".weight", Lay::transposed});
-      names.rows.push_back({own + ".bias", name + ".bias"});
-    }
+    names.add_of_layer("ffn.up", "layers.#.", "mlp.c_fc", Lay::transposed);
+    names.add_of_layer("ffn.down", "layers.#.", "mlp.c_proj", Lay::transposed);
     names.rows.push_back({"norm.bias", "norm.bias"});
     names.rows.push_back({"layers.#.norm1.bias", "layers.#.input_layernorm.bias"});
     names.rows.push_back({"layers.#.norm2.bias", "layers.#.post_attention_layernorm.bias"});

@@ -82,8 +82,7 @@ Names names() {
                      {"head.bias", "classifier.bias"}},
             .ignored = {"vit.pooler.dense.weight", "vit.pooler.dense.bias"}};
   const auto both = [&](const std::string& ours, const std::string& theirs, Lay lay) {
-    out.rows.push_back({"layers.#." + ours + ".weight", "vit.encoder.layer.#." + theirs + ".weight", lay});
-    out.rows.push_back({"layers.#." + ours + ".bias", "vit.encoder.layer.#." + theirs + ".bias"});
+    out.add_of_layer(ours, "vit.encoder.layer.#.", theirs, lay);
   };
   both("norm1", "layernorm_before", Lay::same);
   both("attention.q", "attention.attention.query", Lay::transposed);
