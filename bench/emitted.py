@@ -73,9 +73,8 @@ class Theirs:
         if is_compiled:
             self.net = torch.compile(self.net, dynamic=False)
         self.labels = [batch["label"].reshape(-1).long() for batch in batches]
-        make = torch.optim.SGD if optimizer == "momentum" else torch.optim.AdamW
-        keys = dict(momentum=0.9) if optimizer == "momentum" else dict(betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
-        self.optimizer, self.torch = make(self.net.parameters(), lr=rate, **keys, **{how: True}), torch
+        self.optimizer = peer.training.make_optimizer(torch, optimizer, self.net.parameters(), rate, how)
+        self.torch = torch
 
     def step(self, number):
         self.optimizer.zero_grad(set_to_none=True)

@@ -32,10 +32,10 @@ def load(path, torch):
     return tensors
 
 
-def make_optimizer(torch, name, parameters, rate):
+def make_optimizer(torch, name, parameters, rate, how='foreach'):
     if name == 'momentum':
-        return torch.optim.SGD(parameters, lr=rate, momentum=0.9, foreach=True)
-    return torch.optim.AdamW(parameters, lr=rate, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, foreach=True)
+        return torch.optim.SGD(parameters, lr=rate, momentum=0.9, **{how: True})
+    return torch.optim.AdamW(parameters, lr=rate, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, **{how: True})
 
 
 def run(network, path, core, optimizer, rate, dtype='float32'):

@@ -47,10 +47,7 @@ std::string summary_of(const Pipeline& pipeline) {
   return out + ".";
 }
 
-Json type_json(const Type& type) {
-  constexpr std::string_view prefix = "torch.";
-  return {{"dtype", torch_dtype(type.dtype).substr(prefix.size())}, {"shape", type.shape}};
-}
+Json type_json(const Type& type) { return {{"dtype", short_dtype(type.dtype)}, {"shape", type.shape}}; }
 
 }  // namespace
 

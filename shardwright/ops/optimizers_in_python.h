@@ -8,6 +8,17 @@
 namespace shardwright::ops {
 
 inline constexpr std::string_view optimizer_formulas = R"(
+def updated(weight, states, step, master, guard):
+    """The new weight and states by `step`; of a master, which is the last state; nothing changes where the guard is 0."""
+    new = list(step(weight if master is None else master, *states))
+    if master is not None:
+        new = [as_type(new[0], weight.dtype)] + new[1:] + new[:1]
+        states = list(states) + [master]
+    if guard is not None:
+        new = [where(guard != 0, to, was) for to, was in zip(new, [weight] + list(states))]
+    return tuple(new) if len(new) > 1 else new[0]
+
+
 def sgd(weight, gradient, rate, weight_decay, master=None, guard=None):
     def step(w):
         return (w - as_number(rate, gradient) * (gradient + weight_decay * w if weight_decay else gradient),)
@@ -58,19 +69,16 @@ def adamw(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon
 /// `NAME_in_place` writes new values over the old ones, in PyTorch's own kernel of one pass where it has that: newer versions,
 /// one type, nothing that may forbid the update. What is compiled becomes one pass by itself.
 inline constexpr std::string_view optimizers_in_torch = R"(
-def updated(weight, states, step, master, guard):
-    """The new weight and states by `step`; of a master, which is the last state; nothing changes where the guard is 0."""
-    new = list(step(weight if master is None else master, *states))
-    if master is not None:
-        new = [new[0].to(weight.dtype)] + new[1:] + new[:1]
-        states = list(states) + [master]
-    if guard is not None:
-        new = [torch.where(guard != 0, to, was) for to, was in zip(new, [weight] + list(states))]
-    return tuple(new) if len(new) > 1 else new[0]
+def as_type(x, dtype):
+    return x.to(dtype)
+
+
+def where(condition, x, y):
+    return torch.where(condition, x, y)
 
 
 def as_number(x, like):
-    return x.to(like.dtype) if torch.is_tensor(x) else x
+    return as_type(x, like.dtype) if torch.is_tensor(x) else x
 
 
 def as_double(x):
@@ -88,25 +96,20 @@ def computed_once(*scalars):
     return torch.cumsum(torch.stack(scalars).reshape(-1, 1), 1).reshape(-1).unbind()
 
 
-def put(held, new):
-    """New values where the old ones are."""
-    for was, to in zip(held, new if isinstance(new, tuple) else (new,)):
-        was.copy_(to)
-    return tuple(held) if len(held) > 1 else held[0]
-
-
-def in_one_pass(kernel, weight, gradient, states, master, guard, run):
-    """Whether PyTorch's own kernel has done it, which asks for no strides."""
-    if guard is not None or is_compiling():
-        return False
+def in_place(weight, states, master, guard, gradient, kernel, run, by_formula):
+    """New values where the old ones are: by `run` of PyTorch's own kernel of that name, which asks for no strides, or by formula."""
+    held = [weight, *states] if master is None else [weight, *states, master]
     own = weight if master is None else master
-    kernel = own_kernel(kernel, own.device.type)
-    if kernel is None or any(x.dtype != own.dtype or not x.is_contiguous() for x in (own, gradient, *states)):
-        return False
-    run(kernel, own, gradient)
-    if master is not None:
-        weight.copy_(master)
-    return True
+    kernel = None if guard is not None or is_compiling() or kernel is None else own_kernel(kernel, own.device.type)
+    if kernel is not None and all(x.dtype == own.dtype and x.is_contiguous() for x in (own, gradient, *states)):
+        run(kernel, own)
+        if master is not None:
+            weight.copy_(master)
+    else:
+        new = by_formula()
+        for was, to in zip(held, new if isinstance(new, tuple) else (new,)):
+            was.copy_(to)
+    return tuple(held) if len(held) > 1 else held[0]
 
 
 def rate_for(rate, x):
@@ -114,73 +117,68 @@ def rate_for(rate, x):
 
 
 def sgd_in_place(weight, gradient, rate, weight_decay, master=None, guard=None):
-    def run(kernel, w, g):
-        kernel([w], [g], [], weight_decay=weight_decay, momentum=0.0, lr=rate_for(rate, w), dampening=0.0,
+    def run(kernel, w):
+        kernel([w], [gradient], [], weight_decay=weight_decay, momentum=0.0, lr=rate_for(rate, w), dampening=0.0,
                nesterov=False, maximize=False, is_first_step=False)
 
-    held = [weight] if master is None else [weight, master]
-    if in_one_pass("_fused_sgd_", weight, gradient, [], master, guard, run):
-        return tuple(held) if len(held) > 1 else held[0]
-    return put(held, sgd(weight, gradient, rate, weight_decay, master, guard))
-
-
-def momentum_in_place(weight, gradient, state, rate, momentum, nesterov, weight_decay, master=None, guard=None):
-    def run(kernel, w, g):
-        kernel([w], [g], [state], weight_decay=weight_decay, momentum=momentum, lr=rate_for(rate, w), dampening=0.0,
-               nesterov=nesterov, maximize=False, is_first_step=False)
-
-    held = [weight, state] if master is None else [weight, state, master]
-    if in_one_pass("_fused_sgd_", weight, gradient, [state], master, guard, run):
-        return tuple(held)
-    return put(held, by_momentum(weight, gradient, state, rate, momentum, nesterov, weight_decay, master, guard))
+    return in_place(weight, [], master, guard, gradient, "_fused_sgd_", run,
+                    lambda: sgd(weight, gradient, rate, weight_decay, master, guard))
 
 
 def by_momentum(*call):
+    """The function, where a number has its name."""
     return momentum(*call)
 
 
-def moments_in_one_pass(kernel, weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, weight_decay, master,
-                        guard):
-    def run(fused, w, g):
-        fused([w], [g], [moment1], [moment2], [], [count.float() + 1], lr=rate_for(rate, w), beta1=beta1, beta2=beta2,
+def momentum_in_place(weight, gradient, state, rate, momentum, nesterov, weight_decay, master=None, guard=None):
+    def run(kernel, w):
+        kernel([w], [gradient], [state], weight_decay=weight_decay, momentum=momentum, lr=rate_for(rate, w), dampening=0.0,
+               nesterov=nesterov, maximize=False, is_first_step=False)
+
+    return in_place(weight, [state], master, guard, gradient, "_fused_sgd_", run, lambda: by_momentum(
+        weight, gradient, state, rate, momentum, nesterov, weight_decay, master, guard))
+
+
+def moments_in_place(kernel, by_formula, weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, weight_decay,
+                     master, guard):
+    def run(fused, w):
+        fused([w], [gradient], [moment1], [moment2], [], [count.float() + 1], lr=rate_for(rate, w), beta1=beta1, beta2=beta2,
               weight_decay=weight_decay, eps=epsilon, amsgrad=False, maximize=False)
 
-    return in_one_pass(kernel, weight, gradient, [moment1, moment2], master, guard, run)
+    return in_place(weight, [moment1, moment2], master, guard, gradient, kernel, run, by_formula)
 
 
 def adam_in_place(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, plain_epsilon, weight_decay,
                   master=None, guard=None):
-    held = [weight, moment1, moment2] if master is None else [weight, moment1, moment2, master]
-    if not plain_epsilon and moments_in_one_pass("_fused_adam_", weight, gradient, moment1, moment2, count, rate, beta1, beta2,
-                                                 epsilon, weight_decay, master, guard):
-        return tuple(held)
-    return put(held, adam(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, plain_epsilon, weight_decay,
-                          master, guard))
+    def by_formula():
+        return adam(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, plain_epsilon, weight_decay,
+                    master, guard)
+
+    kernel = None if plain_epsilon else "_fused_adam_"
+    return moments_in_place(kernel, by_formula, weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon,
+                            weight_decay, master, guard)
 
 
 def adamw_in_place(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, weight_decay, master=None,
                    guard=None):
-    held = [weight, moment1, moment2] if master is None else [weight, moment1, moment2, master]
-    if moments_in_one_pass("_fused_adamw_", weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon,
-                           weight_decay, master, guard):
-        return tuple(held)
-    return put(held, adamw(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, weight_decay, master, guard))
+    def by_formula():
+        return adamw(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, weight_decay, master, guard)
+
+    return moments_in_place("_fused_adamw_", by_formula, weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon,
+                            weight_decay, master, guard)
 )";
 
 inline constexpr std::string_view optimizers_in_jax = R"(
-def updated(weight, states, step, master, guard):
-    """The new weight and states by `step`; of a master, which is the last state; nothing changes where the guard is 0."""
-    new = list(step(weight if master is None else master, *states))
-    if master is not None:
-        new = [new[0].astype(weight.dtype)] + new[1:] + new[:1]
-        states = list(states) + [master]
-    if guard is not None:
-        new = [jnp.where(guard != 0, to, was) for to, was in zip(new, [weight] + list(states))]
-    return tuple(new) if len(new) > 1 else new[0]
+def as_type(x, dtype):
+    return x.astype(dtype)
+
+
+def where(condition, x, y):
+    return jnp.where(condition, x, y)
 
 
 def as_number(x, like):
-    return x.astype(like.dtype) if isinstance(x, jax.Array) else x
+    return as_type(x, like.dtype) if isinstance(x, jax.Array) else x
 
 
 def as_double(x):

@@ -191,23 +191,24 @@ std::string python_literal(const Attribute& value) {
   return to_text(value);
 }
 
-std::string torch_dtype(DType dtype) {
+std::string short_dtype(DType dtype) {
   switch (dtype) {
-    case DType::f64: return "torch.float64";
-    case DType::f32: return "torch.float32";
-    case DType::f16: return "torch.float16";
-    case DType::bf16: return "torch.bfloat16";
-    case DType::i64: return "torch.int64";
-    case DType::i32: return "torch.int32";
-    case DType::u8: return "torch.uint8";
+    case DType::f64: return "float64";
+    case DType::f32: return "float32";
+    case DType::f16: return "float16";
+    case DType::bf16: return "bfloat16";
+    case DType::i64: return "int64";
+    case DType::i32: return "int32";
+    case DType::u8: return "uint8";
     case DType::boolean: break;
   }
-  return "torch.bool";
+  return "bool";
 }
 
+std::string torch_dtype(DType dtype) { return "torch." + short_dtype(dtype); }
+
 std::string jax_dtype(DType dtype) {
-  return "jnp." +
-         (dtype == DType::boolean ? "bool_" : torch_dtype(dtype).substr(std::string_view("torch.").size()));
+  return "jnp." + (dtype == DType::boolean ? "bool_" : short_dtype(dtype));
 }
 
 std::string by_rank(std::vector<std::string> of_ranks, const Mesh& mesh, Engine engine) {

@@ -18,6 +18,8 @@ namespace shardwright {
 enum class Engine : std::uint8_t { torch, jax };
 
 std::string python_literal(const Attribute& value);
+/// `bfloat16`, as PyTorch, NumPy and config.json have it
+std::string short_dtype(DType dtype);
 /// `torch.bfloat16`
 std::string torch_dtype(DType dtype);
 /// `jnp.bfloat16`

@@ -6,7 +6,6 @@
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
-std::string short_dtype(DType dtype) { return torch_dtype(dtype).substr(std::string_view("torch.").size()); }
 
 Json placed_json(const Graph& graph, ValueId v) {
   const Value& value = graph.value(v);

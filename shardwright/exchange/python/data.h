@@ -10,9 +10,6 @@
 
 namespace shardwright {
 
-/// `bfloat16`
-std::string short_dtype(DType dtype);
-
 /// A value that is brought in or kept: where it lies.
 Json placed_json(const Graph& graph, ValueId v);
 

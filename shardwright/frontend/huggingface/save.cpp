@@ -2,6 +2,7 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/base/file.h"
+#include "shardwright/exchange/python/call_line.h"
 #include "shardwright/frontend/huggingface/pieces.h"
 #include "shardwright/plan/json_text.h"
 #include "shardwright/runtime/safetensors.h"
@@ -39,19 +40,10 @@ DType kept_type(const TensorPiece& piece, const ReadParameter& read) {
   return read(piece.parameter, {piece.ours.offset, Shape(piece.ours.extent.size(), 1)}).dtype();
 }
 
-std::string torch_name(DType dtype) {
-  switch (dtype) {
-    case DType::f64: return "float64";
-    case DType::bf16: return "bfloat16";
-    case DType::f16: return "float16";
-    default: return "float32";
-  }
-}
-
 void write_config(const ModelFolder& model, const std::string& folder, DType dtype) {
   Json json = parse_json(read_text(model.config, most_settings_bytes));
   const char* const key = json.contains("torch_dtype") && !json.contains("dtype") ? "torch_dtype" : "dtype";
-  json[key] = torch_name(dtype);
+  json[key] = short_dtype(dtype);
   write_file(folder + "/config.json", json.dump(2) + "\n");
 }
 

@@ -27,8 +27,12 @@ def file_batches(path):
     file = tensors.File(path)
     wanted = {value["name"]: value for stage in program.STAGES for value in stage["inputs"].values()}
     wanted.pop(program.DATA["label_weights"], None)
-    called = {name: program.DATA["names"].get(name, {"name": name, "is_of_next": False}) for name in wanted}
-    called = {name: theirs if theirs["name"] in file else {"name": name, "is_of_next": False} for name, theirs in called.items()}
+
+    def named(name):
+        theirs = program.DATA["names"].get(name)
+        return theirs if theirs and theirs["name"] in file else {"name": name, "is_of_next": False}
+
+    called = {name: named(name) for name in wanted}
     for name, value in wanted.items():
         own = called[name]["name"]
         if own not in file:
