@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "shardwright/cli/verb.h"
 #include "shardwright/runtime/data/token_file.h"
 #include "shardwright/tokenizer/tokenizer.h"
+#include "tests/support/command_outcome.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -19,18 +19,9 @@ using Words = std::vector<std::string>;
 const std::string tokenizer = "tests/reference/tokenizer/gpt2_style.json";
 const std::string decoder = "llama:layers=1,hidden=16,heads=4,ffn=16,vocab=900,seq=8,batch=4";
 
-struct Ran {
-  int status = 0;
-  std::string out, err;
-};
+using Ran = testing::CommandOutcome;
 
-Ran run(const Words& words) {
-  std::istringstream in;
-  std::ostringstream out, err;
-  Terminal terminal{in, out, err};
-  const int status = run_command(words, terminal);
-  return {status, out.str(), err.str()};
-}
+Ran run(const Words& words) { return testing::outcome_of(words); }
 
 std::string told_by(const Words& words) {
   const Ran ran = run(words);

@@ -5,9 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <sstream>
 
-#include "shardwright/cli/verb.h"
 #include "shardwright/exchange/command_text.h"
 #include "shardwright/exchange/megatron_settings.h"
 #include "shardwright/exchange/option_text.h"
@@ -16,6 +14,7 @@
 #include "shardwright/frontend/plan_diff.h"
 #include "shardwright/plan/json_text.h"
 #include "shardwright/runtime/backend/backend.h"
+#include "tests/support/command_outcome.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -26,23 +25,14 @@ using Words = std::vector<std::string>;
 
 const std::string llama = "llama:layers=4,hidden=32,heads=8,kv_heads=4,ffn=64,vocab=64,seq=16,batch=16";
 
-struct Ran {
-  int status = 0;
-  std::string out, err;
-};
+using Ran = testing::CommandOutcome;
 
-class Exchange : public testing::Test {
+class Exchange : public ::testing::Test {
  protected:
   Exchange() : folder_(scratch_folder()), old_(fs::current_path()) { fs::current_path(folder_); }
   ~Exchange() override { fs::current_path(old_); }
 
-  static Ran run(const Words& words) {
-    std::istringstream in;
-    std::ostringstream out, err;
-    Terminal terminal{in, out, err};
-    const int status = run_command(words, terminal);
-    return {status, out.str(), err.str()};
-  }
+  static Ran run(const Words& words) { return testing::outcome_of(words); }
 
   static void plan(const std::string& set, const std::string& devices, const Words& more = {}) {
     Words words{"plan", llama, "--cluster", "h100:" + devices, "--set", set, "-o", "p.json"};

@@ -10,9 +10,9 @@
 
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
-#include "shardwright/cli/verb.h"
 #include "shardwright/runtime/safetensors.h"
 #include "tests/support/changed_text.h"
+#include "tests/support/command_outcome.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -24,18 +24,9 @@ namespace fs = std::filesystem;
 
 const std::string references = "tests/reference/hf/";
 
-struct Ran {
-  int status = 0;
-  std::string out, err;
-};
+using Ran = testing::CommandOutcome;
 
-Ran run(const Words& words) {
-  std::istringstream in;
-  std::ostringstream out, err;
-  Terminal terminal{in, out, err};
-  const int status = run_command(words, terminal);
-  return {status, out.str(), err.str()};
-}
+Ran run(const Words& words) { return testing::outcome_of(words); }
 
 Json reference_of(const std::string& name) {
   return Json::parse(read_text(references + name + "/reference.json"));

@@ -17,7 +17,7 @@ from .._programs import Call, Programs
 from ..optim import Optimizer
 from ..plans import Plan
 from ..step import TrainStep
-from ._export import Batch, batch_of, exported, first_names, names_of
+from ._export import Batch, batch_of, exported, names_of
 from ._optimizers import optimizer_of, rate_of
 
 __all__ = ["TorchStep", "emit", "export", "plan", "train_step"]
@@ -35,7 +35,6 @@ class _Network:
         self.name = type(module).__name__
         self._programs: dict[tuple, Program] = {}
         self._constants = Constants()
-        self._first = first_names(module)
         self.params: dict[str, Parameter] = {}
         self.counts: dict[str, int] = {}
         """Buffers that count steps, with where they began."""

@@ -69,20 +69,26 @@ def cross_entropy_of_last(at: At, self: Tensor, target: Value, weight: Value = N
     logits, labels = self, at.tensor(target, like=self)
     if "float" in labels.dtype:
         return _of_shares(at, logits, labels, weight, reduction, label_smoothing)
-    counts: Value = None
-    if _may_be_left_out(at, target, ignore_index):
-        is_out = ops.equal(labels, ignore_index)
-        labels = where(at, is_out, 0, labels)
-        counts = _core.cast(at.call("logical_not", is_out), _full(at))
-    if weight is not None:
-        of_class = at.call("gather", at.tensor(weight, like=logits), labels)
-        counts = of_class if counts is None else _core.binary("mul", of_class, _core.cast(counts, of_class.dtype))
+    labels, counts = _counted(at, logits, target, labels, weight, ignore_index)
     if label_smoothing:
         return _smoothed(at, logits, labels, counts, weight, reduction, label_smoothing)
     if counts is None and reduction == _mean:
         return _core.cross_entropy(logits, labels)
     losses = _core.cross_entropy(logits, labels, is_mean=False)
     return averaged(at, losses, reduction) if counts is None else _weighted(at, losses, counts, reduction)
+
+
+def _counted(at: At, scores: Tensor, target: Value, labels: Tensor, weight: Value, ignore_index: int) -> tuple[Tensor, Value]:
+    """Labels of classes there are, and what each counts; None: all alike."""
+    counts: Value = None
+    if _may_be_left_out(at, target, ignore_index):
+        is_out = ops.equal(labels, ignore_index)
+        labels = where(at, is_out, 0, labels)
+        counts = _core.cast(at.call("logical_not", is_out), _full(at))
+    if weight is not None:
+        of_class = at.call("gather", at.tensor(weight, like=scores), labels)
+        counts = of_class if counts is None else _core.binary("mul", of_class, _core.cast(counts, of_class.dtype))
+    return labels, counts
 
 
 def cross_entropy_of_next(at: At, self: Tensor, labels: Tensor, ignore_index: int) -> Tensor:
@@ -125,14 +131,7 @@ def _of_shares(at: At, logits: Tensor, shares: Tensor, weight: Value, reduction:
 @conversion("nll_loss.default", "nll_loss_nd.default", "nll_loss2d.default", "nll_loss_forward.default")
 def nll_loss(at: At, self: Tensor, target: Tensor, weight: Value = None, reduction: int = 1, ignore_index: int = -100) -> Value:
     x = _classes_last(at, self)
-    labels, counts = at.tensor(target), None
-    if _may_be_left_out(at, target, ignore_index):
-        is_out = ops.equal(labels, ignore_index)
-        labels = where(at, is_out, 0, labels)
-        counts = _core.cast(at.call("logical_not", is_out), _full(at))
-    if weight is not None:
-        of_class = at.call("gather", at.tensor(weight, like=x), labels)
-        counts = of_class if counts is None else _core.binary("mul", of_class, _core.cast(counts, of_class.dtype))
+    labels, counts = _counted(at, x, target, at.tensor(target), weight, ignore_index)
     hot = at.call("one_hot", labels, depth=x.shape[-1], dtype=_core.short_name(x.dtype))
     losses = at.call("neg", reduced(at, "reduce_sum", at.call("mul", x, hot), [-1], False))
     y = averaged(at, losses, reduction) if counts is None else _weighted(at, losses, counts, reduction)
