@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shardwright/base/index.h"
+#include "shardwright/exchange/python/call_line.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright::torch {
@@ -24,20 +25,6 @@ Json axis_names(const Axes& axes, const Mesh& mesh) {
 Json region(const Shape& extent, const Shape& strides, std::int64_t offset, const Shape& whole) {
   if (extent == whole) return {};
   return {extent, strides, offset};
-}
-
-std::string type_name(DType dtype) {
-  switch (dtype) {
-    case DType::f64: return "float64";
-    case DType::f32: return "float32";
-    case DType::f16: return "float16";
-    case DType::bf16: return "bfloat16";
-    case DType::i64: return "int64";
-    case DType::i32: return "int32";
-    case DType::u8: return "uint8";
-    case DType::boolean: break;
-  }
-  return "bool";
 }
 
 }  // namespace
@@ -154,7 +141,7 @@ Json Transfers::pieces(const std::vector<OnRank>& all) const {
     }
     out["parts"].push_back(
         {names_[at(first.from_stage)][at(from.index)], names_[at(first.to_stage)][at(to.index)]});
-    out["dtypes"].push_back(type_name(first.parts[p].dtype));
+    out["dtypes"].push_back(short_dtype(first.parts[p].dtype));
     out["shapes"].push_back(std::move(shapes));
     out["pieces"].push_back(std::move(takers));
   }
