@@ -53,7 +53,7 @@ class Ours:
         import parallel
         self.rank = parallel.Rank(0, is_compiled)
         for stage in self.rank.stages.values():
-            stage.leaves.update({name: x.clone() for name, x in leaves.items()})
+            stage.leaves.update({name: parallel.placed(stage.spec["leaves"][name], x.clone()) for name, x in leaves.items()})
         self.torch, self.batches = torch, batches
 
     def step(self, number):
@@ -160,4 +160,5 @@ def main():
             subprocess.run([sys.executable, *arguments], check=True, env=environment)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -60,6 +60,7 @@ class TorchPackageWriter : public python::PackageWriter {
   Json stage_json(int stage) const override {
     Json out = PackageWriter::stage_json(stage);
     out["kernels"] = kernels_json(stage);
+    out["apart"] = texts_[at(stage)].apart;
     return out;
   }
 

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shardwright/graph/graph.h"
@@ -96,6 +97,13 @@ struct Substitute {
   ValueId (*make)(Builder&, std::span<const ValueId> reads) = nullptr;
 };
 
+/// How a call and the one that follows it are written where PyTorch has both in one.
+struct JointForm {
+  std::string other;                        // what follows
+  std::vector<std::pair<int, int>> shared;  // operands of the two that are one value
+  std::string line;  // a tuple of the results of both; {other.0}: a place of what follows
+};
+
 /// How a call is written in PyTorch: an expression with places for what it is about (exchange/python/call_line.h fills them).
 ///
 ///   {0}, {*}               operand 0, all operands        {epsilon}   an attribute, or one of `numbers`
@@ -109,6 +117,7 @@ struct TorchFacet {
   std::function<Attributes(const KernelCall&)> numbers;  // what a rank's call needs besides attributes
   std::string functions = {};  // Python's that the line calls, as they stand in a file
   bool may_share = false;      // there a result may be operand 0's memory seen otherwise
+  std::vector<JointForm> joint = {};
 };
 
 /// How a call is written in JAX, with the same places and numbers. What is not said is as in PyTorch, where that names

@@ -35,22 +35,28 @@ def of_channels(x, like):
     return x.to(wide(like).dtype).reshape((-1,) + (1,) * (like.dim() - 2))
 
 
+def mean_and_variance(moments):
+    mean, square = moments.unbind()
+    return mean, torch.addcmul(square, mean, mean, value=-1).clamp_(min=0)
+
+
 def mean_and_scale(moments, epsilon):
-    variance = torch.clamp(moments[1] - moments[0] ** 2, min=0)
-    return moments[0], 1 / torch.sqrt(variance + epsilon)
+    mean, variance = mean_and_variance(moments)
+    return mean, torch.rsqrt(variance + epsilon)
 
 
 def batch_moments(x, count):
     """This rank's addends of the means, whose count is of all ranks."""
     if x.numel() == 0:
         return torch.zeros([2, x.shape[1]], dtype=torch.float64, device=x.device)
-    mean, variance = map(torch.Tensor.double, aten.batch_norm_update_stats(wide(x), None, None, 0.0))
-    return torch.stack([mean, variance + mean * mean]) * (x.numel() // x.shape[1] / count)
+    mean, variance = torch.stack(aten.batch_norm_update_stats(wide(x), None, None, 0.0)).double()
+    share = x.numel() // x.shape[1] / count
+    return torch.stack([mean, torch.addcmul(variance, mean, mean)]) * share
 
 
 def batch_norm(x, gamma, beta, moments, epsilon):
-    v, variance = wide(x), torch.clamp(moments[1] - moments[0] ** 2, min=0)
-    weights = [w.to(v.dtype) for w in (moments[0], variance, gamma, beta)]
+    v, (mean, variance) = wide(x), mean_and_variance(moments)
+    weights = [w.to(v.dtype) for w in (mean, variance, gamma, beta)]
     return F.batch_norm(v, *weights, training=False, eps=epsilon).to(x.dtype)
 
 
@@ -67,13 +73,13 @@ def batch_norm_grad(dy, x, gamma, moments, dgamma, dbeta, count, epsilon):
     slope = -dgamma.double() * scale / count * factor
     shift = -mean * slope - dbeta.double() / count * factor
     shift, slope, factor = (of_channels(n, x) for n in (shift, slope, factor))
-    return torch.addcmul(torch.addcmul(shift, wide(x), slope), wide(dy), factor).to(x.dtype)
+    return torch.addcmul(shift, wide(x), slope).addcmul_(wide(dy), factor).to(x.dtype)
 
 
 def running_moments(mean, variance, moments, count, momentum):
-    of_batch = torch.clamp(moments[1] - moments[0] ** 2, min=0) * count / max(count - 1, 1)
-    mixed = lambda old, new: ((1 - momentum) * old.double() + momentum * new).to(old.dtype)
-    return mixed(mean, moments[0]), mixed(variance, of_batch)
+    mixed = lambda old, new, share: torch.add(new * share, old, alpha=1 - momentum).to(old.dtype)
+    of_batch, spread = mean_and_variance(moments)
+    return mixed(mean, of_batch, momentum), mixed(variance, spread, momentum * count / max(count - 1, 1))
 )";
 
 inline constexpr const char* batch_norm_in_jax = R"(

@@ -341,7 +341,22 @@ def conv2d_data_grad(dy, w, strides, dilations, groups, shift, shape):
     dx = F.conv_transpose2d(*operands, None, strides, 0, 0, groups, dilations).to(dy.dtype)
     rows, columns = shape[2] - dx.shape[2] - shift[0], shape[3] - dx.shape[3] - shift[1]
     return F.pad(dx, (shift[1], columns, shift[0], rows))  # what lies outside of the image is cut off
-)"},
+
+
+def conv2d_grads(dy, w, x, strides, dilations, groups, shift, shape, w_shape, x_shift, out):
+    """Those of operand and weight: at once where both windows are the convolution's own."""
+    x, padding = padded_image(x, w_shape[2:], strides, dilations, x_shift, out)
+    if padding == [-shift[0], -shift[1]] and list(x.shape) == list(shape) and wide(dy) is dy:
+        return aten.convolution_backward(by_pixels(dy), by_pixels(x), w, None, strides, padding, dilations, False, [0, 0], groups,
+                                         [True, True, False])[:2]
+    return (conv2d_data_grad(dy, w, strides, dilations, groups, shift, shape),
+            conv2d_weight_grad(x, dy, w_shape, strides, dilations, [-padding[0], -padding[1]], out))
+)",
+                 .joint = {{"conv2d_weight_grad",
+                            {{0, 1}},
+                            "conv2d_grads({0}, {1}, {other.0}, {strides}, {dilations}, {groups_of_rank}, "
+                            "{shift}, {shape}, "
+                            "{other.shape}, {other.shift}, {other.out})"}}},
        .jax = {.functions = conv2d_in_jax + R"(
 def conv2d_data_grad(dy, w, strides, dilations, groups, shift, shape):
     forward = lambda x: conv2d(x, w, strides, dilations, shift, dy.shape[2:])
@@ -376,7 +391,7 @@ def conv2d_weight_grad(x, dy, shape, strides, dilations, shift, out):
     groups = x.shape[1] // shape[1]
     dy = by_pixels(dy)
     return aten.convolution_backward(dy, by_pixels(x), unread(shape, dy), None, strides, padding, dilations, False, [0, 0],
-                                     groups, [False, True, False])[1].contiguous()
+                                     groups, [False, True, False])[1]
 )"},
        .jax = {.functions = conv2d_in_jax + R"(
 def conv2d_weight_grad(x, dy, shape, strides, dilations, shift, out):

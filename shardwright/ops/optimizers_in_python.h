@@ -101,8 +101,8 @@ def in_place(weight, states, master, guard, gradient, kernel, run, by_formula):
     held = [weight, *states] if master is None else [weight, *states, master]
     own = weight if master is None else master
     kernel = None if guard is not None or is_compiling() or kernel is None else own_kernel(kernel, own.device.type)
-    if kernel is not None and all(x.dtype == own.dtype and x.is_contiguous() for x in (own, gradient, *states)):
-        run(kernel, own)
+    if kernel is not None and gradient.dtype == own.dtype and all(is_like(own, x) for x in states):
+        run(kernel, own, ordered_as(own, gradient))
         if master is not None:
             weight.copy_(master)
     else:
@@ -112,13 +112,33 @@ def in_place(weight, states, master, guard, gradient, kernel, run, by_formula):
     return tuple(held) if len(held) > 1 else held[0]
 
 
+def is_like(weight, state):
+    """Of the same type, and both fill their memory in one order."""
+    return state.dtype == weight.dtype and state.stride() == weight.stride() and bool(orders(weight))
+
+
+def orders(x):
+    """In which x may lie: row-major, by pixels."""
+    by = [torch.contiguous_format] + [torch.channels_last] * (x.dim() == 4)
+    return {order for order in by if x.is_contiguous(memory_format=order)}
+
+
+def ordered_as(weight, gradient):
+    """The gradient, its elements in memory in the order of the weight's."""
+    if gradient.stride() == weight.stride():
+        return gradient
+    if orders(gradient) & orders(weight):  # a dim of one may have any stride
+        return gradient.as_strided(weight.shape, weight.stride())
+    return torch.empty_like(weight).copy_(gradient)
+
+
 def rate_for(rate, x):
     return rate.float() if torch.is_tensor(rate) and x.is_cuda else rate
 
 
 def sgd_in_place(weight, gradient, rate, weight_decay, master=None, guard=None):
-    def run(kernel, w):
-        kernel([w], [gradient], [], weight_decay=weight_decay, momentum=0.0, lr=rate_for(rate, w), dampening=0.0,
+    def run(kernel, w, g):
+        kernel([w], [g], [], weight_decay=weight_decay, momentum=0.0, lr=rate_for(rate, w), dampening=0.0,
                nesterov=False, maximize=False, is_first_step=False)
 
     return in_place(weight, [], master, guard, gradient, "_fused_sgd_", run,
@@ -131,8 +151,8 @@ def by_momentum(*call):
 
 
 def momentum_in_place(weight, gradient, state, rate, momentum, nesterov, weight_decay, master=None, guard=None):
-    def run(kernel, w):
-        kernel([w], [gradient], [state], weight_decay=weight_decay, momentum=momentum, lr=rate_for(rate, w), dampening=0.0,
+    def run(kernel, w, g):
+        kernel([w], [g], [state], weight_decay=weight_decay, momentum=momentum, lr=rate_for(rate, w), dampening=0.0,
                nesterov=nesterov, maximize=False, is_first_step=False)
 
     return in_place(weight, [state], master, guard, gradient, "_fused_sgd_", run, lambda: by_momentum(
@@ -141,8 +161,8 @@ def momentum_in_place(weight, gradient, state, rate, momentum, nesterov, weight_
 
 def moments_in_place(kernel, by_formula, weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, weight_decay,
                      master, guard):
-    def run(fused, w):
-        fused([w], [gradient], [moment1], [moment2], [], [count.float() + 1], lr=rate_for(rate, w), beta1=beta1, beta2=beta2,
+    def run(fused, w, g):
+        fused([w], [g], [moment1], [moment2], [], [count.float() + 1], lr=rate_for(rate, w), beta1=beta1, beta2=beta2,
               weight_decay=weight_decay, eps=epsilon, amsgrad=False, maximize=False)
 
     return in_place(weight, [moment1, moment2], master, guard, gradient, kernel, run, by_formula)

@@ -154,11 +154,6 @@ def padded_image(x, kernel, strides, dilations, shift, out):
     return read_image(x, kernel, strides, dilations, shift, out), [0, 0]
 
 
-def by_pixels(x):
-    """In the order of elements that convolutions are fastest with: channels are neighbours, but for wide types on GPUs."""
-    return x if x.is_cuda and wide(x) is x else x.contiguous(memory_format=torch.channels_last)
-
-
 def unread(shape, like):
     """Of that shape, whose elements nobody reads, in the order of those of `like`."""
     order = torch.channels_last if like.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format

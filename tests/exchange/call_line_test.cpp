@@ -69,6 +69,18 @@ TEST(TorchLine, refuses_an_operator_that_is_not_written_by_its_name) {
   EXPECT_EQ(told(op, torch_line), "hypot is not written in PyTorch yet");
 }
 
+TEST(JointLine, has_the_places_of_both_calls) {
+  const OpDef first{.name = "left", .attributes = {"k"}}, second{.name = "right", .attributes = {"k"}};
+  const Attributes two{{"k", std::int64_t{2}}}, three{{"k", std::int64_t{3}}};
+  const KernelCall of_first{{}, {}, two, {}, {}}, of_second{{}, {}, three, {}, {}};
+  const TorchCall a{
+      first, {{}, {}, two}, {"a", "b"}, mesh, [&](int) -> const KernelCall& { return of_first; }};
+  const TorchCall b{
+      second, {{}, {}, three}, {"c", "a"}, mesh, [&](int) -> const KernelCall& { return of_second; }};
+  EXPECT_EQ(joint_line({"right", {{0, 1}}, "both({0}, {1}, {other.0}, {k}, {other.k})"}, a, b),
+            "both(a, b, c, 2, 3)");
+}
+
 TEST(JaxLine, is_that_of_pytorch_where_it_names_nothing_of_it) {
   EXPECT_EQ(told({.name = "add", .torch = {.line = "{0} + {1}"}}, jax_line), "a + b");
   EXPECT_EQ(

@@ -161,7 +161,9 @@ class Place {
   Engine engine_;
 };
 
-std::string filled(const TorchCall& call, std::string_view line, Engine engine) {
+std::string filled(const TorchCall& call, std::string_view line, Engine engine,
+                   const TorchCall* next = nullptr) {
+  constexpr std::string_view of_next = "other.";
   std::string out;
   for (std::size_t i = 0; i < line.size();) {
     if (line[i] != '{') {
@@ -170,7 +172,9 @@ std::string filled(const TorchCall& call, std::string_view line, Engine engine) 
     }
     const std::size_t end = line.find('}', i);
     require(end != line.npos, "a place in '{}' does not end", line);
-    out += Place(call, line.substr(i + 1, end - i - 1), engine).text();
+    const std::string_view place = line.substr(i + 1, end - i - 1);
+    out += next && place.starts_with(of_next) ? Place(*next, place.substr(of_next.size()), engine).text()
+                                              : Place(call, place, engine).text();
     i = end + 1;
   }
   return out;
@@ -248,6 +252,10 @@ std::string torch_line(const TorchCall& call) {
   const std::string line = facet.line_for ? facet.line_for(complete) : facet.line;
   if (line.empty()) throw error("{} is not written in PyTorch yet", call.op.name);
   return filled(call, line, Engine::torch);
+}
+
+std::string joint_line(const JointForm& form, const TorchCall& call, const TorchCall& next) {
+  return filled(call, form.line, Engine::torch, &next);
 }
 
 std::string jax_line(const TorchCall& call) {

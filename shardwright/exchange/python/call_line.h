@@ -42,6 +42,8 @@ struct TorchCall {
 
 /// Throws: Error that names the operator if it is not written in PyTorch.
 std::string torch_line(const TorchCall& call);
+/// Of two calls at once.
+std::string joint_line(const JointForm& form, const TorchCall& call, const TorchCall& next);
 /// The same in JAX.
 std::string jax_line(const TorchCall& call);
 /// The functions that an operator's lines in JAX call.

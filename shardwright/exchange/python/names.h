@@ -15,6 +15,8 @@ std::vector<std::string> python_names(const Graph& graph);
 struct StageText {
   std::string text;                              // below the imports
   std::map<std::string, std::string> functions;  // that the lines call, by name
+  std::map<std::string, std::vector<std::string>>
+      apart;  // lines of two calls in one, by their first result: two lines
 };
 
 }  // namespace shardwright::python

@@ -52,19 +52,42 @@ class OnRanks {
   std::vector<KernelCall> kernel_calls_;
 };
 
+/// What stands behind a TorchCall.
+class CallOfRanks {
+ public:
+  CallOfRanks(const Graph& graph, const Node& node, std::vector<std::string> operands, bool is_in_place)
+      : from_(operand_types(graph, node)),
+        to_(result_types(graph, node)),
+        on_ranks_(graph, node),
+        call{*node.op,
+             {from_, to_, node.attributes},
+             std::move(operands),
+             graph.meshes[0],
+             [this](int rank) -> const KernelCall& { return on_ranks_(rank); },
+             is_in_place} {}
+  CallOfRanks(const CallOfRanks&) = delete;
+  CallOfRanks& operator=(const CallOfRanks&) = delete;
+
+ private:
+  std::vector<Type> from_, to_;
+  OnRanks on_ranks_;
+
+ public:
+  const TorchCall call;
+};
+
 }  // namespace
 
 std::string line_of(const Graph& graph, const Node& node, std::vector<std::string> operands, Engine engine,
                     bool is_in_place) {
-  const std::vector<Type> from = operand_types(graph, node), to = result_types(graph, node);
-  OnRanks on_ranks(graph, node);
-  const TorchCall call{*node.op,
-                       {from, to, node.attributes},
-                       std::move(operands),
-                       graph.meshes[0],
-                       [&](int rank) -> const KernelCall& { return on_ranks(rank); },
-                       is_in_place};
-  return engine == Engine::torch ? torch_line(call) : jax_line(call);
+  const CallOfRanks of(graph, node, std::move(operands), is_in_place);
+  return engine == Engine::torch ? torch_line(of.call) : jax_line(of.call);
+}
+
+std::string joint_line_of(const Graph& graph, const JointForm& form, NamedCall call, NamedCall next) {
+  const CallOfRanks first(graph, call.node, std::move(call.operands), false);
+  const CallOfRanks second(graph, next.node, std::move(next.operands), false);
+  return joint_line(form, first.call, second.call);
 }
 
 std::string line_of_whole(const Graph& graph, const Node& node, std::vector<std::string> operands) {

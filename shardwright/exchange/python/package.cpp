@@ -38,9 +38,9 @@ PackageWriter::PackageWriter(const Pipeline& pipeline, const EmittedPlan& plan, 
 Files PackageWriter::stage_files() {
   Files out;
   for (int s = 0; s < pipeline_.stage_count(); ++s) {
-    StageText text = text_of(s);
+    const StageText& text = texts_.emplace_back(text_of(s));
     out[module_of(s) + ".py"] = model_head(s, text) + text.text;
-    functions_.merge(text.functions);
+    functions_.insert(text.functions.begin(), text.functions.end());
   }
   out["program.py"] = program_text();
   return out;

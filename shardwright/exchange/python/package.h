@@ -72,6 +72,7 @@ class PackageWriter {
   TaskLists lists_;
   std::vector<std::vector<std::string>> names_;  // by stage and value
   std::map<std::string, std::string> functions_;
+  std::vector<StageText> texts_;  // by stage
 
  private:
   Json sections_json() const;

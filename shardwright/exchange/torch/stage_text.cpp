@@ -1,6 +1,7 @@
 #include "shardwright/exchange/torch/stage_text.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "shardwright/base/index.h"
@@ -44,19 +45,56 @@ class StageWriter {
       for (ValueId v : graph_.node(n).operands) last[v] = n;
     out_.text += fmt::format("\n\ndef {}({}):\n", e.name, join(names(e.reads), ", "));
     std::set<ValueId> own;
-    for (NodeId n : e.nodes) {
-      const Node& node = graph_.node(n);
-      own.insert(node.results.begin(), node.results.end());
-      std::string line = fmt::format("    {} = {}", join(names(node.results), ", "), expression(n));
-      std::set<std::string> dead;
-      for (ValueId v : node.operands)
-        if (last[v] == n && own.contains(v) && std::ranges::find(e.makes, v) == e.makes.end())
-          dead.insert(name(v));
+    std::set<std::string> dead;
+    for (std::size_t i = 0; i < e.nodes.size(); ++i) {
+      const auto note = [&](NodeId n) {
+        const Node& node = graph_.node(n);
+        own.insert(node.results.begin(), node.results.end());
+        for (ValueId v : node.operands)
+          if (last[v] == n && own.contains(v) && std::ranges::find(e.makes, v) == e.makes.end())
+            dead.insert(name(v));
+      };
+      const NodeId n = e.nodes[i];
+      note(n);
+      std::string line = assignment(n);
+      if (const JointForm* form = i + 1 < e.nodes.size() ? joint(n, e.nodes[i + 1]) : nullptr) {
+        note(e.nodes[++i]);
+        line = joint_assignment(*form, n, e.nodes[i]);
+      }
       if (!dead.empty()) line += fmt::format("; del {}", join(std::vector(dead.begin(), dead.end()), ", "));
-      out_.text += fmt::format("{}  # {}\n", line, to_text(graph_.value(node.results[0]).type));
+      dead.clear();
+      out_.text += fmt::format("    {}  # {}\n", line, to_text(graph_.value(graph_.node(n).results[0]).type));
     }
     out_.text += fmt::format("    return {}\n", e.makes.size() == 1 ? "(" + name(e.makes[0]) + ",)"
                                                                     : "(" + join(names(e.makes), ", ") + ")");
+  }
+
+  std::string assignment(NodeId n) {
+    return fmt::format("{} = {}", join(names(graph_.node(n).results), ", "), expression(n));
+  }
+
+  /// How both are computed at once; null: they are not.
+  const JointForm* joint(NodeId first, NodeId second) const {
+    const Node &a = graph_.node(first), &b = graph_.node(second);
+    for (const JointForm& form : a.op->torch.joint) {
+      const auto is_shared = [&](const std::pair<int, int>& operands) {
+        return a.operands[at(operands.first)] == b.operands[at(operands.second)];
+      };
+      const auto is_read = [&](ValueId v) { return std::ranges::find(b.operands, v) != b.operands.end(); };
+      if (form.other == b.op->name && std::ranges::all_of(form.shared, is_shared) &&
+          std::ranges::none_of(a.results, is_read))
+        return &form;
+    }
+    return nullptr;
+  }
+
+  std::string joint_assignment(const JointForm& form, NodeId first, NodeId second) {
+    const Node &a = graph_.node(first), &b = graph_.node(second);
+    out_.apart[name(a.results[0])] = {assignment(first), assignment(second)};
+    std::vector<std::string> results = names(a.results);
+    std::ranges::copy(names(b.results), std::back_inserter(results));
+    return fmt::format("{} = {}", join(results, ", "),
+                       joint_line_of(graph_, form, {a, names(a.operands)}, {b, names(b.operands)}));
   }
 
   std::string expression(NodeId n) {

@@ -26,6 +26,15 @@ def wide(x):
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
+def goes_by_pixels(x):
+    """Whether convolutions are fastest where channels are neighbours: but for wide types on GPUs."""
+    return not x.is_cuda or wide(x) is not x
+
+
+def by_pixels(x):
+    return x.contiguous(memory_format=torch.channels_last) if goes_by_pixels(x) else x
+
+
 @functools.lru_cache(maxsize=None)
 def own_kernel(name, device_type):
     """PyTorch's kernel of that name; None: this version has none, or none on such devices."""

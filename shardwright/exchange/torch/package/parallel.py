@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 import program
-from operators import device, evicted
+from operators import device, evicted, goes_by_pixels
 
 
 # ---- ranks, layouts ----
@@ -239,7 +239,8 @@ def make_groups():
 
 
 def placed(leaf, x):
-    """Where a leaf lies."""
+    """Where and how a leaf lies. What has four dims is a convolution's, whose kernels ask for strides, also of dims of one."""
+    x = x.clone(memory_format=torch.channels_last) if x.dim() == 4 and goes_by_pixels(x) else x.contiguous()
     return evicted(x) if leaf.get("space") == "host" else x
 
 
@@ -249,7 +250,7 @@ class Stage:
     def __init__(self, spec, rank, compiled, trace, number):
         self.spec, self.rank = spec, rank - spec["first_rank"]
         module = importlib.import_module(spec["module"])
-        names = vars(module) if trace is None else trace.functions_of(module, number, spec["kernels"])
+        names = vars(module) if trace is None else trace.functions_of(module, number, spec)
         self.functions = {name: f for name, f in names.items() if name in spec["functions"]}
         if compiled:
             self.functions = {name: torch.compile(f, dynamic=False) for name, f in self.functions.items()}

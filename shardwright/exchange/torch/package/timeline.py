@@ -9,6 +9,7 @@ import time
 import torch
 import torch.distributed as dist
 
+import operators
 import program
 from operators import device
 
@@ -26,9 +27,9 @@ class Trace:
         if self.is_on:
             self.events.append((category, name, begin, self.now(), stage, dict(arguments, micro_batch=self.micro_batch)))
 
-    def functions_of(self, module, stage, kernels):
+    def functions_of(self, module, stage, spec):
         """The functions of a model, in which each kernel tells when it begins and ends."""
-        tree = ast.parse(inspect.getsource(module))
+        kernels, tree = spec["kernels"], ast.parse(inspect.getsource(module))
         ends = {kernel["last"]: first for first, kernel in kernels.items()}
 
         def begins(first):
@@ -40,18 +41,24 @@ class Trace:
                 self.add("compute", kernel["nodes"][0], self.running, stage,
                          {key: kernel[key] for key in ("phase", "nodes", "operators", "work")})
 
+        def first_result(line):
+            target = line.targets[0] if isinstance(line, ast.Assign) else None
+            return getattr(target.elts[0] if isinstance(target, ast.Tuple) else target, "id", None)
+
+        def apart(line):  # what is computed at once has no times of its own
+            return [ast.parse(one).body[0] for one in spec["apart"].get(first_result(line), [])] or [line]
+
         for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
             lines = []
-            for line in function.body:
-                target = line.targets[0] if isinstance(line, ast.Assign) else None
-                name = getattr(target.elts[0] if isinstance(target, ast.Tuple) else target, "id", None)
+            for line in (one for of_both in function.body for one in apart(of_both)):
+                name = first_result(line)
                 if name in kernels:
                     lines.append(ast.parse(f"_begins({name!r})").body[0])
                 lines.append(line)
                 if name in ends:
                     lines.append(ast.parse(f"_has_ended({ends[name]!r})").body[0])
             function.body = lines
-        names = dict(vars(module), _begins=begins, _has_ended=has_ended)
+        names = dict(vars(operators), **vars(module), _begins=begins, _has_ended=has_ended)
         exec(compile(ast.fix_missing_locations(tree), module.__file__, "exec"), names)
         return names
 

@@ -38,7 +38,7 @@ def load_leaves(rank):
     for stage in rank.stages.values():
         for name, leaf in stage.spec["leaves"].items():
             if leaf["kind"] != "accumulator":
-                stage.leaves[name] = placed(leaf, part(leaf, box_of(leaf, stage.rank), device).contiguous())
+                stage.leaves[name] = placed(leaf, part(leaf, box_of(leaf, stage.rank), device))
     return step
 
 
