@@ -180,8 +180,9 @@ TEST_P(SlowFolders, train_as_transformers_does_under_searched_plans) {
                        {"--devices", "2", "--attention", "explicit"}});
 }
 
-const auto folders = ::testing::Values("llama", "llama_bf16", "llama3_sharded", "mistral", "qwen3",
-                                       "gpt2_hub_names", "gemma2", "bert_mlm", "vit", "mixtral_sharded");
+const auto folders =
+    ::testing::Values("llama", "llama_bf16", "llama3_sharded", "mistral", "qwen3", "gpt2_hub_names", "gemma2",
+                      "bert_mlm", "vit", "mixtral_sharded", "t5", "t5_gated");
 INSTANTIATE_TEST_SUITE_P(, EndToEndFolders, folders, [](const auto& param) { return param.param; });
 INSTANTIATE_TEST_SUITE_P(, SlowFolders, folders, [](const auto& param) { return param.param; });
 
@@ -274,6 +275,12 @@ TEST_F(HuggingFaceErrors, what_config_says_is_understood_or_refused_by_name) {
       {"mixtral_sharded", "num_experts_per_tok", 9, "\"num_experts_per_tok\" is 9"},
       {"bert_mlm", "is_decoder", true, "which is not supported"},
       {"vit", "hidden_act", "relu", "which is not supported"},
+      {"t5", "feed_forward_proj", "gated-mish",
+       "\"feed_forward_proj\" is \"gated-mish\" but should be relu, gelu"},
+      {"t5", "decoder_start_token_id", nullptr, "has no \"decoder_start_token_id\""},
+      {"t5", "dropout_rate", 0.1, "\"dropout_rate\" is 0.1: dropout is not supported"},
+      {"t5", "relative_attention_max_distance", 3, "should be more than 4, half of the buckets"},
+      {"t5", "num_decoder_layers", 3, "has no tensor 'decoder.block.2."},
   };
   for (const Case& c : cases) {
     const std::string told = told_with(c.folder, c.key, c.value);

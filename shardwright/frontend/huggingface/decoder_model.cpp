@@ -47,6 +47,12 @@ bool FamilyCall::brings(const std::string& input) const {
   return std::ranges::any_of(split(said, '.'), [&](std::string_view one) { return one == input; });
 }
 
+bool FamilyCall::has_tensor(const std::string& name, bool otherwise) const {
+  if (!weights) return otherwise;
+  const std::vector<std::string> names = weights->names();
+  return std::ranges::find(names, name) != names.end();
+}
+
 void FamilyCall::check_dropout(const std::vector<std::pair<std::string, double>>& keys_and_defaults) const {
   const std::string said = arguments.text("dropout", "");
   if (!said.empty() && said != "0") throw error("dropout={}: should be 0, which leaves it out", said);
@@ -80,11 +86,12 @@ Model class_model(const FamilyCall& call, Trace& trace, Traced scores, const std
   return model;
 }
 
-Model language_model(const FamilyCall& call, Trace& trace, Traced scores, bool is_of_next) {
+Model language_model(const FamilyCall& call, Trace& trace, Traced scores, bool is_of_next,
+                     std::optional<Traced> given) {
   check_loss(call);
   const Shape shape = scores.type().shape;
   const DType kept = trace.kept_precision();
-  const Traced label = trace.input("label", {DType::i32, {shape[0], shape[1]}});
+  const Traced label = given ? *given : trace.input("label", {DType::i32, {shape[0], shape[1]}});
   const Traced weight = trace.input("label.weight", {kept, {shape[0]}});
   const Traced none{&trace, constant(trace.builder(), DType::i32, static_cast<double>(not_asked))};
   const Traced zero{&trace, constant(trace.builder(), DType::i32, 0)};

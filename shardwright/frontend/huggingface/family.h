@@ -16,11 +16,14 @@ namespace shardwright::huggingface {
 /// What is asked of a family: keys behind the folder's name, flags.
 struct FamilyCall {
   const Config& config;
-  const ModelArguments& arguments;  // their `batch` is set where --global-batch says it
+  const ModelArguments& arguments;       // their `batch` is set where --global-batch says it
+  const WeightFiles* weights = nullptr;  // null: a config alone
 
   /// Of the key `seq`; as many as there are places, but at most 4096, where it is not there. Throws: Error if there are not so many,
   /// where places are learned.
   std::int64_t sequence(std::int64_t places, Positions positions = Positions::learned) const;
+  /// Whether the folder's files have it; `otherwise` where there are none.
+  bool has_tensor(const std::string& name, bool otherwise) const;
   std::int64_t batch() const { return arguments.integer("batch", 8); }
   /// Whether data bring this input. Others than those in `possible` are refused by `check_inputs`.
   bool brings(const std::string& input) const;
@@ -43,7 +46,9 @@ struct Family {
 /// A decoder of language: its train step's network, or with `cached` one step of generation.
 Model decoder_model(const FamilyCall& call, DecoderOptions options);
 /// A loss over the labels of `scores` [batch, sequence, classes] that are not -100, of the whole batch: finishes the model.
-Model language_model(const FamilyCall& call, Trace& trace, Traced scores, bool is_of_next);
+/// `label` is its input of that name, if there is one yet.
+Model language_model(const FamilyCall& call, Trace& trace, Traced scores, bool is_of_next,
+                     std::optional<Traced> label = {});
 
 /// The mean loss over labels of samples, of scores [batch, classes]: finishes the model, whose input `called` is named so in data.
 Model class_model(const FamilyCall& call, Trace& trace, Traced scores, const std::string& called);

@@ -96,7 +96,7 @@ std::map<std::string, InitialValue> initial_of(const Model& model) {
   return out;
 }
 
-const std::vector<std::string> keys_of_specs{"batch", "documents", "dropout", "inputs", "seq"};
+const std::vector<std::string> keys_of_specs{"batch", "documents", "dropout", "inputs", "seq", "target"};
 
 }  // namespace
 
@@ -116,7 +116,9 @@ Model load_folder(const std::string& spec, const ModelOptions& options) {
   ModelArguments arguments = arguments_of(spec, options);
   arguments.check_keys(keys_of_specs);
   if (options.global_batch) arguments.keys["batch"] = std::to_string(*options.global_batch);
-  const FamilyCall call{config, arguments};
+  std::optional<WeightFiles> weights;
+  if (fs::is_directory(path)) weights.emplace(WeightFiles::open(path));
+  const FamilyCall call{config, arguments, weights ? &*weights : nullptr};
   const std::string said = arguments.text("inputs", "");
   for (std::string_view input : split(said, '.'))
     if (!input.empty() && std::ranges::find(family.inputs, input) == family.inputs.end())
@@ -124,9 +126,6 @@ Model load_folder(const std::string& spec, const ModelOptions& options) {
                   family.type, family.inputs.empty() ? "" : "; there are " + join(family.inputs, ", "));
   BuiltFamily built = family.build(call);
   config.check_all_read();
-  const bool has_weights = fs::is_directory(path);
-  std::optional<WeightFiles> weights;
-  if (has_weights) weights.emplace(WeightFiles::open(path));
   built.model.folder = std::make_shared<const ModelFolder>(
       folder_of(built.model.graph, built.names, config.path(), weights ? &*weights : nullptr));
   built.model.initial = initial_of(built.model);
@@ -168,6 +167,9 @@ std::string spec_for_data(const std::string& spec, const std::string& path) {
     if (shape.size() == 3) keys.try_emplace("batch", std::to_string(shape[1]));
     break;
   }
+  const bool has_targets = std::ranges::find(family.inputs, "decoder_input_ids") != family.inputs.end();
+  if (has_targets && file->has("labels"))
+    keys.try_emplace("target", std::to_string(file->type("labels").shape.back()));
   if (file->has("pixel_values") && file->type("pixel_values").shape.size() == 5)
     keys.try_emplace("batch", std::to_string(file->type("pixel_values").shape[1]));
   std::vector<std::string> words;

@@ -8,11 +8,33 @@ namespace {
 /// Far below any score, and no infinity: a query that sees nothing then gets a mean, and no NaN.
 double lowest(DType dtype) { return dtype == DType::f16 ? -3e4 : -1e30; }
 
-Traced shaped(Traced x, const char* name, Shape shape) {
+Traced shaped(Traced x, const std::string& name, Shape shape) {
   return Operator("reshape", name).with("shape", std::move(shape))(x);
 }
 
+/// Scores get 0 where `seen`, else what hides.
+Traced added(Trace& trace, Traced seen, const std::string& name) {
+  const DType dtype = trace.precision();
+  const Traced none{&trace, constant(trace.builder(), dtype, 0)},
+      hidden{&trace, constant(trace.builder(), dtype, lowest(dtype))};
+  return trace.call("where", {seen, none, hidden}, {}, name);
+}
+
+Traced is_there(Trace& trace, Traced attention_mask, const std::string& name) {
+  const Shape shape = attention_mask.type().shape;
+  const Traced zero{&trace, constant(trace.builder(), DType::i32, 0)};
+  const Traced there = trace.call("not_equal", {attention_mask, zero}, {}, name + ".there");
+  return shaped(there, name + ".keys", {shape[0], 1, 1, shape[1]});
+}
+
 }  // namespace
+
+Traced padding_mask(Trace& trace, Traced attention_mask, const std::string& name, std::int64_t queries) {
+  const Traced mask = added(trace, is_there(trace, attention_mask, name), name);
+  const Shape shape = attention_mask.type().shape;
+  if (queries == 1) return mask;
+  return Operator("broadcast", name + ".rows").with("shape", Shape{shape[0], 1, queries, shape[1]})(mask);
+}
 
 std::optional<Traced> Masks::of(std::int64_t window) {
   if (window >= shape_[1]) window = 0;
@@ -68,19 +90,10 @@ std::optional<Traced> Masks::made(std::int64_t window) {
                       shaped(d, "mask.of_keys", {batch, 1, 1, length})},
                      {}, "mask.same"));
   }
-  if (data_.attention_mask) {
-    const Traced zero{&trace_, constant(trace_.builder(), DType::i32, 0)};
-    const Traced is_there = trace_.call("not_equal", {*data_.attention_mask, zero}, {}, "mask.there");
-    also(shaped(is_there, "mask.keys", {batch, 1, 1, length}));
-  }
+  if (data_.attention_mask && !seen) return padding_mask(trace_, *data_.attention_mask, "mask", length);
+  if (data_.attention_mask) also(is_there(trace_, *data_.attention_mask, "mask"));
   if (!seen) return std::nullopt;
-  const DType dtype = trace_.precision();
-  const Traced none{&trace_, constant(trace_.builder(), dtype, 0)},
-      hidden{&trace_, constant(trace_.builder(), dtype, lowest(dtype))};
-  Traced mask = trace_.call("where", {*seen, none, hidden}, {}, "mask");
-  if (mask.type().shape.size() == 4 && mask.type().shape[2] == 1)  // padding alone: alike for all queries
-    mask = Operator("broadcast", "mask.rows").with("shape", Shape{batch, 1, length, length})(mask);
-  return mask;
+  return added(trace_, *seen, "mask");
 }
 
 }  // namespace shardwright

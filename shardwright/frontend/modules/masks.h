@@ -12,6 +12,10 @@
 namespace shardwright {
 
 /// Of one pass over sequences. Each mask is made once, for all layers that want it.
+/// Added to scores: hides keys where `attention_mask` [batch, keys] is 0.
+/// Shapes: [batch, 1, queries, keys]
+Traced padding_mask(Trace& trace, Traced attention_mask, const std::string& name, std::int64_t queries);
+
 class Masks {
  public:
   /// `shape`: [batch, sequence] of the tokens. `is_causal`: each sees those before it, and itself.
