@@ -1,6 +1,7 @@
 #include "shardwright/autodiff/backward.h"
 
 #include "shardwright/graph/builder.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/ops/calls.h"
 #include "shardwright/ops/clip_norm.h"
@@ -16,7 +17,7 @@ std::vector<bool> wanted_values(const Graph& graph, const std::vector<ValueId>& 
   for (ValueId v : of) wanted[at(v)] = true;
   if (!of.empty()) return wanted;
   for (const Node& node : graph.nodes)
-    if (node.op->kind == OpKind::parameter) wanted[at(node.results.front())] = true;
+    if (node.op->kind == OpKind::parameter && !is_frozen(node)) wanted[at(node.results.front())] = true;
   return wanted;
 }
 

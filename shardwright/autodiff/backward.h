@@ -18,15 +18,15 @@ std::optional<DType> master_type(const Graph& graph, ValueId parameter);
 
 struct BackwardOptions {
   ValueId loss_scale = {};  // a scalar that all gradients are multiplied with; invalid: 1
-  /// Whose gradients are wanted; empty: all parameters'.
+  /// Whose gradients are wanted; empty: those of all parameters but frozen ones.
   std::vector<ValueId> of = {};
   /// Gradients of parameters with a master are of its type: what contributes to one is cast where it comes out, and
   /// summed in that type.
   bool in_master_types = false;
 };
 
-/// Adds backward nodes to `graph` and returns the gradient of each parameter, or of each wanted value, that `loss`
-/// depends on.
+/// Adds backward nodes to `graph` and returns the gradient of each parameter that is trained, or of each wanted value, that
+/// `loss` depends on.
 /// A value with several contributions gets one n-ary sum. Each backward node remembers the forward node that
 /// it differentiates; each gradient the value it belongs to.
 /// Throws: Error if the loss is not a floating scalar, or a needed operator has no gradient.

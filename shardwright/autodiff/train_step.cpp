@@ -6,7 +6,9 @@
 #include "shardwright/base/text.h"
 #include "shardwright/base/unknown.h"
 #include "shardwright/graph/builder.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/graph/rewrite.h"
 #include "shardwright/graph/verify.h"
 #include "shardwright/ops/calls.h"
 #include "shardwright/ops/clip_norm.h"
@@ -242,12 +244,28 @@ void add_updates(Graph& graph, const std::map<ValueId, ValueId>& gradients,
   UpdateStep(graph, optimizer).add(gradients);
 }
 
+namespace {
+
+/// Operators say gradients of all that they read: those of frozen parameters nobody wants, and they would be priced. The
+/// forward stays as it is, with its ids.
+Graph without_unwanted_gradients(Graph graph) {
+  std::vector<bool> keep = live_nodes(graph);
+  for (std::size_t n = 0; n < keep.size(); ++n)
+    if (graph.nodes[n].phase == Phase::forward) keep[n] = true;
+  const std::vector<ValueId> same(graph.values.size());
+  return rebuild(std::move(graph), kept(keep), same);
+}
+
+}  // namespace
+
 void add_train_step(Graph& graph, ValueId loss, const OptimizerChoice& optimizer) {
   graph.nodes.reserve(4 * graph.nodes.size());  // about what it will be
   graph.values.reserve(5 * graph.values.size());
   UpdateStep(graph, optimizer).add(loss);
   graph.outputs.erase(std::remove(graph.outputs.begin(), graph.outputs.end(), loss), graph.outputs.end());
   graph.outputs.insert(graph.outputs.begin(), loss);
+  if (std::any_of(graph.nodes.begin(), graph.nodes.end(), is_frozen))
+    graph = without_unwanted_gradients(std::move(graph));
   check_bytes(graph);
 }
 

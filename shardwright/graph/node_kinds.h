@@ -1,6 +1,8 @@
 // What a node is: what programs ask of it in many places.
 #pragma once
 
+#include <string_view>
+
 #include "shardwright/graph/op.h"
 #include "shardwright/layout/collective.h"
 
@@ -14,6 +16,12 @@ inline bool is_leaf(const Node& node) {
 /// Between ranks, or between a device and its host.
 inline bool is_transfer(const Node& node) {
   return node.op->kind == OpKind::step && !is_local(*node.op->step);
+}
+
+/// A parameter that is read and never trained, as its attribute says: it has no gradient, no states and no place in checkpoints.
+constexpr std::string_view frozen_attribute = "frozen";
+inline bool is_frozen(const Node& node) {
+  return node.op->kind == OpKind::parameter && node.attributes.flag(frozen_attribute);
 }
 
 }  // namespace shardwright

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shardwright/base/text.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/layout/transfer.h"
 #include "shardwright/runtime/gather.h"
 
@@ -59,6 +60,8 @@ const Kept& KeptValues::parameter_of(const Kept& master) const {
 }
 
 bool KeptValues::is_cache(const Kept& k) const { return attributes_of(k).flag("cache"); }
+
+bool KeptValues::is_frozen(const Kept& k) const { return shardwright::is_frozen(leaf(k)); }
 
 Type KeptValues::type_of(const Kept& k) const {
   Type type = value(k).global_type();

@@ -38,6 +38,8 @@ class KeptValues {
   bool is_state(const Kept& value) const;
   /// A state that a session makes for itself: no checkpoint has it.
   bool is_cache(const Kept& value) const;
+  /// A parameter that is never trained: no checkpoint has it, either.
+  bool is_frozen(const Kept& value) const;
   /// Of the whole, as users know it: a parameter that is read in a shorter type has that of its master.
   Type type_of(const Kept& value) const;
   /// Where users read it: in its master if it has one, in the first of its stages.

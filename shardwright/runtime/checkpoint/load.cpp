@@ -56,15 +56,37 @@ void check_value(const TensorSource& source, const Items& items, const Kept& val
                 model_text(source));
 }
 
+/// Parameters that a source may be without: where some are frozen it may hold those alone, as what they were trained in before,
+/// or none of them, as checkpoints do.
+struct MayLack {
+  bool frozen = false, trained = false;
+
+  bool operator()(const KeptValues& kept, const Kept& value) const {
+    return !kept.is_state(value) && (kept.is_frozen(value) ? frozen : trained);
+  }
+};
+MayLack lacks_of(const KeptValues& kept, const Items& items) {
+  bool has_frozen = false, has_trained = false, is_any_frozen = false;
+  for (const Kept& value : kept.all()) {
+    if (kept.is_state(value)) continue;
+    is_any_frozen = is_any_frozen || kept.is_frozen(value);
+    (kept.is_frozen(value) ? has_frozen : has_trained) |= items.contains(value.name);
+  }
+  if (!is_any_frozen || has_frozen == has_trained) return {};
+  return {.frozen = !has_frozen, .trained = !has_trained};
+}
+
 /// Throws: Error if the two do not belong together.
 std::vector<std::string> check_match(const Session& session, const TensorSource& source, const Items& items,
                                      Restored what) {
   std::vector<std::string> notices;
   std::set<std::string_view> known;
   const KeptValues& kept = session.kept();
+  const MayLack may_lack = lacks_of(kept, items);
   for (const Kept& value : kept.all()) {
     known.insert(value.name);
-    if (&kept.parameter_of(value) != &value || follows_from_step(value.name) || kept.is_cache(value))
+    if (&kept.parameter_of(value) != &value || follows_from_step(value.name) || kept.is_cache(value) ||
+        may_lack(kept, value))
       continue;
     if (!kept.is_state(value) || what != Restored::parameters)
       check_value(source, items, value, kept.type_of(value), kind_of(kept, value, what), notices);

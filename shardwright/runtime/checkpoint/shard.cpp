@@ -15,10 +15,11 @@
 namespace shardwright {
 namespace {
 
-/// What stands in a checkpoint under its own name: no masters, which stand under their parameters', and not what
-/// follows from the step.
+/// What stands in a checkpoint under its own name: no masters, which stand under their parameters', not what follows from the
+/// step, and nothing that stays as it was given.
 bool is_saved(const KeptValues& kept, const Kept& value) {
-  return &kept.parameter_of(value) == &value && !follows_from_step(value.name) && !kept.is_cache(value);
+  return &kept.parameter_of(value) == &value && !follows_from_step(value.name) && !kept.is_cache(value) &&
+         !kept.is_frozen(value);
 }
 
 }  // namespace
