@@ -18,7 +18,7 @@ namespace {
 const std::set<std::string> may_differ{"--json", "--log-every", "--runtime", "--config", "--data",
                                        "--plan", "--init",      "--resume",  "--eval"};
 /// Where the first rank writes what all gather: only that they do has to be the same.
-const std::set<std::string> may_lie_elsewhere{"--trace", "--tensorboard", "--save-folder"};
+const std::set<std::string> may_lie_elsewhere{"--trace", "--tensorboard", "--save-folder", "--save-merged"};
 
 /// `.1` is told as `0.1` is.
 std::string parsed(const std::string& value) {

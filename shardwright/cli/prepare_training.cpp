@@ -1,6 +1,7 @@
 #include "shardwright/cli/prepare_training.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <ostream>
 #include <sstream>
 
@@ -33,23 +34,34 @@ struct Initial {
 Initial initial_of(const Arguments& arguments, Model& model, const CheckpointPlans& checkpoints) {
   Initial out{.values = std::move(model.initial)};
   if (!arguments.has("--init") || checkpoints.init) return out;
-  auto parameters = initial_parameters(model.graph, arguments.text("--init"));
+  const std::string path = arguments.text("--init");
+  const bool is_peft = model.folder && model.folder->adapters && has_peft_names(path);
+  auto parameters = is_peft ? initial_parameters(model.graph, path, read_adapters(*model.folder, path))
+                            : initial_parameters(model.graph, path);
   if (const std::string infinity = infinity_in(parameters); !infinity.empty())
     out.infinite = fmt::format("{}: {}", arguments.text("--init"), infinity);
   for (auto& [name, value] : parameters) out.values[name] = [value = std::move(value)] { return value; };
   return out;
 }
 
-/// The folder that is written in the end. Throws: Error if there is none for the model, or nothing can be written there.
-std::string save_folder_of(const Arguments& arguments, const Model& model) {
-  const std::string folder = arguments.text("--save-folder");
-  if (!arguments.has("--save-folder")) return "";
-  if (folder.empty()) throw error("--save-folder: give a folder");
+bool is_same_folder(const std::string& a, const std::string& b) {
+  return std::filesystem::weakly_canonical(a) == std::filesystem::weakly_canonical(b);
+}
+
+/// The folder of `flag`, which is written in the end. Throws: Error if there is none for the model, or nothing can be written there.
+std::string folder_of(const Arguments& arguments, const std::string& flag, const Model& model) {
+  const std::string folder = arguments.text(flag);
+  if (!arguments.has(flag)) return "";
+  if (folder.empty()) throw error("{}: give a folder", flag);
   if (!model.folder)
-    throw error(
-        "--save-folder {}: {} comes from no folder with config.json, which says how tensors are called there",
-        folder, model.name);
-  if (is_first_rank()) check_saves(*model.folder, folder);
+    throw error("{} {}: {} comes from no folder with config.json, which says how tensors are called there",
+                flag, folder, model.name);
+  if (flag == "--save-merged" && !model.folder->adapters)
+    throw error("{} {}: {} has no adapters to merge; --save-folder saves it", flag, folder, model.name);
+  if (flag == "--save-merged" && !arguments.text("--save-folder").empty() &&
+      is_same_folder(folder, arguments.text("--save-folder")))
+    throw error("{} {}: is the folder of --save-folder, too; name another", flag, folder);
+  if (is_first_rank()) check_saves(*model.folder, flag, folder);
   return folder;
 }
 
@@ -90,9 +102,12 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
   const Length length = length_of(arguments, data);
   AskedTraining asked =
       training_options(arguments, model, length, optimizer.attributes.number("rate", 0), plan, checkpoints);
-  const std::string save_folder = save_folder_of(arguments, model);
+  const std::string save_folder = folder_of(arguments, "--save-folder", model),
+                    save_merged = folder_of(arguments, "--save-merged", model);
+  // What stands beside adapters no checkpoint has, and a file need not have it.
+  const bool is_elsewhere = arguments.has("--init") || !checkpoints.resume.empty();
   const bool takes_weights =
-      model.folder && model.folder->weights && !arguments.has("--init") && checkpoints.resume.empty();
+      model.folder && model.folder->weights && (!is_elsewhere || model.folder->adapters);
   if (model.folder) model.initial.clear();  // ranks read their own parts
   auto [initial, infinite_parameter] = initial_of(arguments, model, checkpoints);
 
@@ -143,6 +158,7 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
           model.folder,
           takes_weights,
           save_folder,
+          save_merged,
           std::move(program),
           std::move(reporter),
           std::move(checkpoints),

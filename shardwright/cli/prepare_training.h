@@ -19,7 +19,7 @@ struct PreparedTraining {
   std::map<std::string, InitialValue> initial;
   std::shared_ptr<const ModelFolder> folder;  // of the model, if it is one
   bool takes_weights = false;                 // that are there
-  std::string save_folder;                    // empty: none is written
+  std::string save_folder, save_merged;       // empty: none is written
   Prepared program;
   Reporter reporter;
   CheckpointPlans checkpoints;

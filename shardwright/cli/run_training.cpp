@@ -60,13 +60,13 @@ TrainingEnded run_loop(Session& session, PreparedTraining& training, const Sessi
                            const Session& trained, std::int64_t steps) {
       return (*evaluator)(trained, steps);
     };
-  if (!training.initial.empty()) {
-    const Doing doing(options.progress, "setting initial values");
-    for (const auto& [name, value] : training.initial) session.set(name, value());
-  }
   if (training.takes_weights) {
     const Doing doing(options.progress, "reading weights");
     load(session, *training.folder->weights, Restored::parameters);
+  }
+  if (!training.initial.empty()) {  // of a file beside the folder's, in their place
+    const Doing doing(options.progress, "setting initial values");
+    for (const auto& [name, value] : training.initial) session.set(name, value());
   }
   Signals signals;
   return train(session, training.data, std::move(options), training.checkpoints,
@@ -77,18 +77,30 @@ TrainingEnded run_loop(Session& session, PreparedTraining& training, const Sessi
                });
 }
 
+/// All ranks give what they hold, and the first writes it.
+void save_folders(const Session& session, const PreparedTraining& training) {
+  const ReadParameter read = [&](const std::string& name, const Box& where) {
+    return session.get(name, where);
+  };
+  const auto to = [&](const std::string& folder) { return is_first_rank() ? folder : ""; };
+  if (!training.save_folder.empty()) {
+    const Doing doing(training.asked.options.progress, "writing " + training.save_folder);
+    const auto save = training.folder->adapters ? save_adapters : save_folder;
+    save(*training.folder, read, to(training.save_folder));
+  }
+  if (!training.save_merged.empty()) {
+    const Doing doing(training.asked.options.progress, "writing " + training.save_merged);
+    save_folder(*training.folder, merged(*training.folder->adapters, read), to(training.save_merged));
+  }
+}
+
 int train_with(Session& session, PreparedTraining& training, const SessionStart& start, Terminal& terminal) {
   const TrainingEnded end = run_loop(session, training, start);
   if (end.by == EndedBy::none_left) {
     training.reporter.has_none_left(end.steps, training.page.has_value());
     return 0;
   }
-  if (!training.save_folder.empty()) {
-    const Doing doing(training.asked.options.progress, "writing " + training.save_folder);
-    save_folder(
-        *training.folder, [&](const std::string& name, const Box& where) { return session.get(name, where); },
-        is_first_rank() ? training.save_folder : "");
-  }
+  save_folders(session, training);
   const bool is_interrupted = end.by == EndedBy::interrupt;
   const bool has_ended = end.steps >= training.asked.options.length.steps || end.by == EndedBy::time_limit;
   std::optional<StepComparison> comparison;

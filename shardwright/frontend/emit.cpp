@@ -112,7 +112,8 @@ void save_own_weights(const Model& model, const std::string& path) {
 std::string data_json(const Model& model, int micro_batches) {
   Json out{{"synthetic", synthetic_json(model, micro_batches)},
            {"names", Json::object()},
-           {"label_weights", model.label_weights}};
+           {"label_weights", model.label_weights},
+           {"brings_weights", !model.initial.empty()}};
   for (const auto& [input, called] : model.data_names)
     out["names"][input] = {{"name", called.name}, {"is_of_next", called.is_of_next}};
   return out.dump();

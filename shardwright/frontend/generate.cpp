@@ -225,7 +225,10 @@ Generator::Generator(const std::string& spec, std::int64_t sequences, std::int64
 Generator::~Generator() = default;
 Generator::Generator(Generator&&) noexcept = default;
 
-bool Generator::has_weights() const { return state_->step.folder && state_->step.folder->weights; }
+bool Generator::has_weights() const {
+  const std::shared_ptr<const ModelFolder>& folder = state_->step.folder;
+  return folder && folder->weights && !folder->adapters;
+}
 
 void Generator::load_own() {
   if (!has_weights()) throw error("{}: has no weights of its own; load a checkpoint", state_->spec);
@@ -234,6 +237,9 @@ void Generator::load_own() {
 }
 
 void Generator::load(const std::string& path) {
+  // A checkpoint of adapters has nothing else.
+  if (const auto& folder = state_->step.folder; folder && folder->weights && folder->adapters)
+    shardwright::load(*state_->step.session, *folder->weights, Restored::parameters);
   shardwright::load(*state_->step.session, open_source(path), Restored::network);
   if (state_->first) take_weights(*state_->first->session, *state_->step.session);
 }

@@ -30,6 +30,12 @@ std::map<std::string, std::string> parse_keys(std::string_view text) {
   return keys;
 }
 
+/// Where the keys of `spec` begin, behind what brackets hold; npos: it has none.
+std::size_t colon_of(std::string_view spec) {
+  const std::size_t bracket = spec.rfind(')');
+  return spec.find(':', bracket == spec.npos ? 0 : bracket);
+}
+
 }  // namespace
 
 ModelArguments arguments_of(const std::string& spec, const ModelOptions& options) {
@@ -39,12 +45,12 @@ ModelArguments arguments_of(const std::string& spec, const ModelOptions& options
                            .attention = options.attention,
                            .cached = options.cached,
                            .prompt = options.prompt};
-  const std::size_t colon = spec.find(':');
+  const std::size_t colon = colon_of(spec);
   if (colon != std::string::npos) arguments.keys = parse_keys(std::string_view(spec).substr(colon + 1));
   return arguments;
 }
 
-std::string without_keys(const std::string& spec) { return spec.substr(0, spec.find(':')); }
+std::string without_keys(const std::string& spec) { return spec.substr(0, colon_of(spec)); }
 
 const Source& source_of_model(const std::string& spec) {
   const Source* otherwise = nullptr;
@@ -55,6 +61,12 @@ const Source& source_of_model(const std::string& spec) {
       return source;
   }
   return *otherwise;
+}
+
+std::string innermost_model(std::string spec) {
+  for (const Source* source = &source_of_model(spec); source->inner; source = &source_of_model(spec))
+    spec = source->inner(spec);
+  return spec;
 }
 
 std::int64_t ModelArguments::integer(const std::string& key, std::int64_t otherwise,
@@ -92,20 +104,23 @@ Model built(const std::string& spec, const ModelOptions& options, std::string_vi
 
 }  // namespace
 
-bool says_batch(std::string_view spec) {
-  const std::size_t colon = spec.find(':');
+bool says_batch(std::string_view said) {
+  const std::string spec = innermost_model(std::string(said));
+  const std::size_t colon = colon_of(spec);
   if (colon == spec.npos) return false;
-  return std::ranges::any_of(split(spec.substr(colon + 1), ','),
+  return std::ranges::any_of(split(std::string_view(spec).substr(colon + 1), ','),
                              [](std::string_view part) { return part.starts_with("batch="); });
 }
 
-std::optional<std::int64_t> trained_batch(std::string_view spec) try {
-  const std::size_t colon = spec.find(':');
+std::optional<std::int64_t> trained_batch(std::string_view said_spec) try {
+  const std::string spec = innermost_model(std::string(said_spec));
+  const std::size_t colon = colon_of(spec);
   if (says_batch(spec)) return std::nullopt;
   const auto found = std::ranges::find(all_models(), spec.substr(0, colon), &ModelDef::name);
   if (found == all_models().end() || found->trained.samples == 0) return std::nullopt;
-  const ModelArguments said{.keys = colon == spec.npos ? std::map<std::string, std::string>{}
-                                                       : parse_keys(spec.substr(colon + 1))};
+  const ModelArguments said{.keys = colon == spec.npos
+                                        ? std::map<std::string, std::string>{}
+                                        : parse_keys(std::string_view(spec).substr(colon + 1))};
   if (found->trained.tokens == 0 || !said.keys.contains("seq")) return found->trained.samples;
   return std::max<std::int64_t>(found->trained.tokens / said.integer("seq", 1), 1);
 } catch (const Error&) {  // who builds the model tells it with its name
@@ -144,7 +159,7 @@ void check_parts(std::int64_t batch, int parts, int interleave) {
 
 Model build_model(const std::string& spec, const ModelOptions& options, std::string_view input) try {
   if (options.micro_batches == 1) return built(spec, options, input);
-  if (source_of_model(spec).has_fixed_batch)
+  if (innermost_source(spec).has_fixed_batch)
     throw error("a graph as text has fixed shapes and cannot be cut into micro-batches; use 1");
   const std::optional<std::int64_t> whole = batch_of(built(spec, options, input));
   if (!whole) throw error("it has no input with a batch to cut into micro-batches");

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "shardwright/frontend/adapters.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/runtime/checkpoint/tensor_source.h"
 
@@ -32,6 +33,13 @@ struct ModelFolder {
   std::map<std::string, std::vector<FolderTensor>> files;
   /// Parameters by their own names; nothing where the folder has no weights.
   std::optional<TensorSource> weights;
+  /// What names of the network begin with where those of the folder do not, all but `outside`.
+  std::string prefix = {};
+  std::vector<std::string> outside = {};
+  std::optional<Adapters> adapters = {};  // beside its weights
+
+  /// What `tensor` of the folder is called in the network that transformers makes of it.
+  std::string in_network(const std::string& tensor) const;
 };
 
 /// Writes a folder that the readers of the first one open: the same files with the tensors that parameters make now, in the type in
@@ -39,7 +47,17 @@ struct ModelFolder {
 /// written, and only `read` is called, as where another process writes.
 /// Throws: Error of kind io.
 void save_folder(const ModelFolder& model, const ReadParameter& read, const std::string& folder);
+/// The adapters alone, as PEFT keeps them. `folder` empty: as save_folder.
+/// Throws: Error of kind io.
+void save_adapters(const ModelFolder& model, const ReadParameter& read, const std::string& folder);
+/// Whether a safetensors file holds PEFT's adapters.
+bool has_peft_names(const std::string& path);
+/// Parameters of adapters that such a file has, by our names.
+/// Throws: Error if it is of other modules or another rank, or of another scale as the adapter_config.json beside it says.
+std::map<std::string, Tensor> read_adapters(const ModelFolder& model, const std::string& path);
+/// Parameters with adapters as they are when these are merged into them: W + (alpha / rank) A B.
+ReadParameter merged(const Adapters& adapters, ReadParameter read);
 /// Throws: Error, before any training, if nothing can be written there.
-void check_saves(const ModelFolder& model, const std::string& folder);
+void check_saves(const ModelFolder& model, const std::string& flag, const std::string& folder);
 
 }  // namespace shardwright

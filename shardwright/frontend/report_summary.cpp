@@ -7,6 +7,7 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster.h"
+#include "shardwright/frontend/adapters.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/compile.h"
@@ -69,12 +70,11 @@ SummaryLine network_line(const Graph& graph, const Plan& plan, const BatchSize& 
   const auto marked = [](std::string text, bool is_assumed) {
     return is_assumed ? text + " (assumed)" : text;
   };
-  double parameters = 0;
-  for (const Node& node : graph.nodes)
-    if (node.op->kind == OpKind::parameter)
-      parameters += static_cast<double>(element_count(graph.value(node.results.front()).type.shape));
+  const ParameterCount parameters = parameters_of(graph);
   const auto text = [&](std::string_view a_step) {
-    std::string out = fmt::format("network: {} parameters", count_text(parameters));
+    std::string out = fmt::format("network: {} parameters", count_text(parameters.all));
+    if (parameters.trained < parameters.all)
+      out += fmt::format(", {} of them trained", count_text(parameters.trained));
     if (batch.samples > 0) {
       std::string samples = fmt::format("{} sample{}", batch.samples, batch.samples == 1 ? "" : "s");
       if (batch.unit == "tokens") samples += fmt::format(" of {} tokens", batch.count / batch.samples);

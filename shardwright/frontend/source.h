@@ -21,6 +21,8 @@ struct Source {
   std::function<std::string(const std::string& spec, const std::string& data)> inputs = {};
   /// Where the tokenizer of the model lies; empty: it has none.
   std::function<std::string(const std::string& spec)> tokenizer = {};
+  /// The model that this one is made of, where it is made of another.
+  std::function<std::string(const std::string& spec)> inner = {};
   bool has_weights = false;      // beside the network, which Model::folder then names
   bool has_fixed_batch = false;  // shapes are written in it: no micro-batches
 };
@@ -28,5 +30,11 @@ struct Source {
 /// Every source there is; written by CMake from the files in frontend/sources/.
 std::span<const Source> all_sources();
 const Source& source_of_model(const std::string& spec);
+/// The model that `spec` is made of in the end: itself, unless its source says an inner one.
+std::string innermost_model(std::string spec);
+/// Of that.
+inline const Source& innermost_source(const std::string& spec) {
+  return source_of_model(innermost_model(spec));
+}
 
 }  // namespace shardwright

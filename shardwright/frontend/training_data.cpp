@@ -1,6 +1,7 @@
 #include "shardwright/frontend/training_data.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <ostream>
@@ -8,6 +9,7 @@
 #include "shardwright/frontend/data_columns.h"
 #include "shardwright/frontend/lookup_rows.h"
 #include "shardwright/frontend/samples.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/batch.h"
 #include "shardwright/runtime/safetensors.h"
@@ -250,18 +252,36 @@ std::map<std::string, Tensor> initial_parameters(const Graph& graph, const std::
   std::map<std::string, Tensor> out;
   for (const Node& node : graph.nodes) {
     if (node.op->kind != OpKind::parameter) continue;
-    const Value& v = graph.value(node.results[0]);
-    const std::string name = file.has("init." + v.name) ? "init." + v.name : v.name;
-    if (!file.has(name)) throw io_error("{}: has no tensor '{}' or 'init.{}'", path, v.name, v.name);
-    if (file.type(name).shape != v.type.shape)
-      throw error("{}: '{}' is {} but the model has {}", path, name, to_text(file.type(name).shape),
-                  to_text(v.type.shape));
-    const Tensor whole = file.read(name);
-    const std::string where = fmt::format("{}: '{}'", path, name);
-    out[v.name] = fitting(whole, kept_type(graph, node), where);
-    fitting(out[v.name], v.type.dtype, where);  // it can be read in its own type, too
+    const std::string& own = graph.value(node.results[0]).name;
+    const std::string name = file.has("init." + own) ? "init." + own : own;
+    if (file.has(name)) out[own] = file.read(name);
   }
-  return out;
+  return initial_parameters(graph, path, std::move(out));
+}
+
+std::map<std::string, Tensor> initial_parameters(const Graph& graph, const std::string& path,
+                                                 std::map<std::string, Tensor> tensors) {
+  std::array<bool, 2> has{};  // of those that are trained, and of frozen ones
+  for (const Node& node : graph.nodes)
+    if (node.op->kind == OpKind::parameter && tensors.contains(graph.value(node.results[0]).name))
+      has[is_frozen(node) ? 1 : 0] = true;
+  const bool may_lack = (has[0] || has[1]) && std::ranges::any_of(graph.nodes, is_frozen);
+  for (const Node& node : graph.nodes) {
+    if (node.op->kind != OpKind::parameter) continue;
+    const Value& v = graph.value(node.results[0]);
+    const auto found = tensors.find(v.name);
+    if (found == tensors.end()) {
+      if (may_lack && !has[is_frozen(node) ? 1 : 0]) continue;
+      throw io_error("{}: has no tensor '{}' or 'init.{}'", path, v.name, v.name);
+    }
+    if (found->second.shape() != v.type.shape)
+      throw error("{}: '{}' is {} but the model has {}", path, v.name, to_text(found->second.shape()),
+                  to_text(v.type.shape));
+    const std::string where = fmt::format("{}: '{}'", path, v.name);
+    found->second = fitting(found->second, kept_type(graph, node), where);
+    fitting(found->second, v.type.dtype, where);  // it can be read in its own type, too
+  }
+  return tensors;
 }
 
 }  // namespace shardwright

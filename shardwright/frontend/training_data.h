@@ -31,7 +31,11 @@ std::map<std::string, Tensor> test_samples(const Model& model, const std::map<st
 Tensor fitting(const Tensor& t, DType dtype, const std::string& where);
 
 /// Initial values from a file: a tensor per parameter, named after it, with or without `init.` in front.
+/// Where some are frozen, a file may have those alone, or the others alone.
 /// Throws: Error on a missing or misshapen parameter, or one that holds NaN.
 std::map<std::string, Tensor> initial_parameters(const Graph& graph, const std::string& path);
+/// The same of tensors that were read there, by names of parameters.
+std::map<std::string, Tensor> initial_parameters(const Graph& graph, const std::string& path,
+                                                 std::map<std::string, Tensor> tensors);
 
 }  // namespace shardwright

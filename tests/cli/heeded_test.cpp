@@ -154,6 +154,7 @@ class Heeded : public testing::Test {
                                                            {"--save", "written/c"},
                                                            {"--save-every", "2"},
                                                            {"--save-folder", "written/f"},
+                                                           {"--save-merged", "written/m"},
                                                            {"--keep", "1"},
                                                            {"--resume", "missing"},
                                                            {"--lr-schedule", "linear"},

@@ -15,7 +15,7 @@
 #include "shardwright/frontend/evaluation.h"
 #include "shardwright/frontend/model_folder.h"
 #include "shardwright/frontend/table.h"
-#include "shardwright/graph/op.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/lower/program_text.h"
 #include "shardwright/runtime/checkpoint/load.h"
 #include "shardwright/runtime/safetensors.h"
@@ -103,6 +103,15 @@ void check_own_weights(const Model& model) {
 void set_weights(Session& session, const std::optional<TensorSource>& weights, const Model& model,
                  Terminal& terminal) {
   if (weights) {
+    for (NodeId id : model.graph.node_ids()) {  // which checkpoints of adapters do not have
+      const std::string& name = model.graph.name_of(id);
+      if (!is_frozen(model.graph.node(id)) || weights->find(name)) continue;
+      const auto own = model.initial.find(name);
+      if (own == model.initial.end())
+        throw error("{}: holds what was trained beside '{}', of which {} has no weights of its own",
+                    weights->path, name, model.name);
+      session.set(name, own->second());
+    }
     for (const std::string& line : load(session, *weights, Restored::network)) terminal.err << line << "\n";
     return;
   }

@@ -32,7 +32,13 @@ std::vector<Verb> train() {
                 {"--save-every", "K", "also after every K-th step, while training goes on", ""},
                 {"--keep", "N", "only the last N checkpoints (default: all)", ""},
                 {"--save-folder", "DIR",
-                 "of a model that is a folder: what it was trained to, as such a folder", ""},
+                 "of a model that is a folder: what it was trained to, as such a folder; of one with "
+                 "adapters: these, as PEFT's",
+                 ""},
+                {"--save-merged", "DIR",
+                 "of a folder with adapters: what it was trained to, as such a folder with the adapters "
+                 "merged in",
+                 ""},
                 {"--resume", "DIR|auto",
                  "continue from a checkpoint, under any plan; auto: from the last one in --save, if any", ""},
                 {"--steps", "K", "how many steps, with those of --resume (default: 20, or the epochs)", ""},

@@ -61,6 +61,8 @@ class Maker {
   }
 
   std::map<std::string, Made>& made() { return made_; }
+  /// What their names lack here.
+  std::string missing_prefix() const { return has_prefix_ || !weights_ ? "" : names_.prefix; }
 
  private:
   std::string their_name(const std::string& name) const {
@@ -193,7 +195,9 @@ ModelFolder folder_of(const Graph& graph, const Names& names, const std::string&
   ModelFolder out{.path = std::filesystem::path(config_path).parent_path().string(),
                   .config = config_path,
                   .files = {},
-                  .weights = {}};
+                  .weights = {},
+                  .prefix = maker.missing_prefix(),
+                  .outside = names.outside};
   if (!weights) {
     for (auto& [name, made] : maker.made()) out.files["model.safetensors"].push_back(std::move(made.tensor));
     return out;

@@ -49,10 +49,14 @@ void write_config(const ModelFolder& model, const std::string& folder, DType dty
 
 }  // namespace
 
-void check_saves(const ModelFolder& model, const std::string& folder) {
+std::string ModelFolder::in_network(const std::string& tensor) const {
+  return std::ranges::find(outside, tensor) == outside.end() ? prefix + tensor : tensor;
+}
+
+void check_saves(const ModelFolder& model, const std::string& flag, const std::string& folder) {
   std::error_code why;
   if (fs::exists(folder, why) && fs::equivalent(folder, model.path, why))
-    throw error("--save-folder {}: is the folder that the weights are read from; name another", folder);
+    throw error("{} {}: is the folder that the weights are read from; name another", flag, folder);
   fs::create_directories(folder, why);
   if (why || !fs::is_directory(folder))
     throw io_error("{}: cannot be made: {}", folder, why ? why.message() : "it is no folder");
