@@ -3,7 +3,7 @@
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
 #include "shardwright/exchange/python/call_line.h"
-#include "shardwright/graph/op.h"
+#include "shardwright/graph/node_kinds.h"
 
 namespace shardwright {
 
@@ -28,6 +28,7 @@ Json leaf_json(const Graph& graph, const Node& node) {
   Json out = placed_json(graph, node.results[0]);
   out["kind"] = node.op->name;
   if (node.space == Space::host) out["space"] = "host";
+  if (is_frozen(node)) out["frozen"] = true;
   for (const auto& [key, value] : node.attributes)
     if (key == "init" || key == "value" || key == "scale" || key == "shift" || key == "as")
       std::visit([&out, &key](const auto& v) { out["init"][key] = v; }, value);

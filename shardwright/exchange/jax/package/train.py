@@ -31,7 +31,7 @@ import tensors
 
 def save(network, path, step):
     """Weights, in full precision where there are masters, and states."""
-    held = {leaf["name"]: array for leaf, array in network.held()}
+    held = {leaf["name"]: array for leaf, array in network.held() if not leaf.get("frozen")}
     kept = {name.removesuffix(".master"): np.asarray(array) for name, array in held.items() if name + ".master" not in held}
     tensors.make_file(path, {name: (x.dtype, x.shape) for name, x in kept.items()}, run.description(options, step))
     file = tensors.File(path, writes=True)

@@ -73,13 +73,34 @@ def batches(options):
     return batch
 
 
+def kinds_lacking(weights):
+    """Where some parameters are frozen (True), weights may have those alone, or the others alone: which kind they have none of."""
+    kinds = {}
+    for stage in program.STAGES:
+        for leaf in stage["leaves"].values():
+            if leaf["kind"] == "param":
+                name = leaf["name"]
+                has = weights is not None and (name in weights or "init." + name in weights)
+                frozen = leaf.get("frozen", False)
+                kinds[frozen] = kinds.get(frozen, False) or has
+    return [kind for kind, has in kinds.items() if not has] if True in kinds and any(kinds.values()) else []
+
+
 def beginning(options):
     """`part(leaf, box, device)` of what leaves begin with, and the step that comes next."""
     source = options.checkpoint or options.init
     weights = tensors.open_weights(source) if source else None
+    # What is never trained stands in no checkpoint: --init has it, of a model that brings weights.
+    begun = tensors.open_weights(options.init) if options.checkpoint and options.init else weights
+    lacking = kinds_lacking(weights)
+    if options.checkpoint and True in lacking and program.DATA["brings_weights"] and not options.init:
+        tensors.error(f"{options.checkpoint}: holds what was trained alone; give --init, too, for the weights that stand beside it")
 
     def part(leaf, box, device=None):
-        return tensors.load(leaf, box, weights, options.seed, bool(options.checkpoint), device)
+        is_frozen = leaf.get("frozen", False)
+        is_elsewhere = is_frozen and True in lacking
+        return tensors.load(leaf, box, begun if is_elsewhere else weights, options.seed, bool(options.checkpoint), device,
+                            is_frozen in lacking and begun is weights)
 
     return part, weights.run.get("step", 0) if options.checkpoint else 0
 

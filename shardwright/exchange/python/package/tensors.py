@@ -180,8 +180,8 @@ def initial(leaf, box, seed, device):
     return init.get("shift", 0.0) + init.get("scale", 1.0) * x
 
 
-def load(leaf, box, source, seed, has_states, device=None):
-    """A leaf's part as a run begins: from weights, or else as it begins anew. Masters stand there as the weights."""
+def load(leaf, box, source, seed, has_states, device=None, may_lack=False):
+    """A leaf's part as a run begins: from weights, which `may_lack` it, or else as it begins anew. Masters stand there as the weights."""
     dtype = arrays.dtype_called(leaf["dtype"])
     is_weight = leaf["kind"] == "param" or leaf["name"].endswith(".master")
     name = leaf["name"].removesuffix(".master")
@@ -190,7 +190,7 @@ def load(leaf, box, source, seed, has_states, device=None):
     if name not in source and "init." + name in source:
         name = "init." + name
     if name not in source:
-        if is_weight:
+        if is_weight and not may_lack:
             error(f"parameter '{name}' is missing from the weights")
         return arrays.as_type(initial(leaf, box, seed, device), dtype)
     if list(source.shape(name)) != list(leaf["shape"]):

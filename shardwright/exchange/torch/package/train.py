@@ -48,7 +48,7 @@ def save(rank, path, step):
     for stage in program.STAGES:
         for leaf in stage["leaves"].values():
             has_master = any(other["name"] == leaf["name"] + ".master" for other in stage["leaves"].values())
-            if leaf["kind"] != "accumulator" and not has_master:
+            if leaf["kind"] != "accumulator" and not has_master and not leaf.get("frozen"):
                 name = leaf["name"].removesuffix(".master")
                 kept[name] = getattr(torch, leaf["dtype"]), leaf["shape"]
     if rank.rank == 0:
@@ -61,7 +61,7 @@ def save(rank, path, step):
             written = leaf["name"].removesuffix(".master")
             box = box_of(leaf, stage.rank)
             is_first = all(box_of(leaf, r) != box for r in range(stage.rank))
-            if leaf["kind"] == "accumulator" or not is_first or kept[written][0] != getattr(torch, leaf["dtype"]):
+            if written not in kept or not is_first or kept[written][0] != getattr(torch, leaf["dtype"]):
                 continue
             file.tensor(written)[tuple(slice(a, b) for a, b in box)] = stage.leaves[name].cpu()
     if program.RANKS > 1:
