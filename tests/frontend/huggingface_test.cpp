@@ -13,11 +13,13 @@
 #include "shardwright/runtime/safetensors.h"
 #include "tests/support/changed_text.h"
 #include "tests/support/command_outcome.h"
+#include "tests/support/folder_runs.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
 namespace {
 
+using testing::expect_near, testing::losses, testing::write_data;
 using Json = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 namespace fs = std::filesystem;
@@ -30,25 +32,6 @@ Ran run(const Words& words) { return testing::outcome_of(words); }
 
 Json reference_of(const std::string& name) {
   return Json::parse(read_text(references + name + "/reference.json"));
-}
-
-void flatten(const Json& value, Shape& shape, std::vector<double>& all, std::size_t depth = 0) {
-  if (!value.is_array()) return all.push_back(value.get<double>());
-  if (shape.size() == depth) shape.push_back(static_cast<std::int64_t>(value.size()));
-  for (const Json& one : value) flatten(one, shape, all, depth + 1);
-}
-
-/// Inputs of one step, under the names of the family's forward.
-void write_data(const std::string& path, const Json& inputs) {
-  std::map<std::string, Tensor> out;
-  for (const auto& [name, value] : inputs.items()) {
-    Shape shape{1};
-    std::vector<double> all;
-    flatten(value, shape, all, 1);
-    const DType dtype = name == "pixel_values" ? DType::f64 : DType::i64;
-    out[name] = make_tensor({dtype, shape}, all);
-  }
-  write_safetensors(path, out);
 }
 
 struct HuggingFace : ::testing::Test {
@@ -66,30 +49,8 @@ struct HuggingFace : ::testing::Test {
     return at(name);
   }
 
-  std::vector<double> losses(const std::string& model, const std::string& data, int steps,
-                             Words more = {}) const {
-    Words words{"train",          model,   "--data",    data,    "--precision", "f64",
-                "--optimizer",    "adamw", "--lr",      "0.001", "--beta1",     "0.9",
-                "--beta2",        "0.95",  "--epsilon", "1e-8",  "--steps",     std::to_string(steps),
-                "--weight-decay", "0.1",   "--json"};
-    words.insert(words.end(), more.begin(), more.end());
-    const Ran ran = run(words);
-    EXPECT_EQ(ran.status, 0) << ran.err;
-    std::vector<double> out;
-    std::istringstream lines(ran.out);
-    for (std::string line; std::getline(lines, line);)
-      if (const Json json = Json::parse(line); json.contains("loss")) out.push_back(json["loss"]);
-    return out;
-  }
-
   const std::string folder = scratch_folder();
 };
-
-void expect_near(const std::vector<double>& have, const std::vector<double>& want) {
-  ASSERT_EQ(have.size(), want.size());
-  for (std::size_t i = 0; i < have.size(); ++i)
-    EXPECT_NEAR(have[i], want[i], 1e-9 * std::abs(want[i])) << "step " << i;
-}
 
 std::vector<double> wanted(const Json& reference) {
   std::vector<double> out = reference["f64"]["losses"];
