@@ -8,6 +8,7 @@
 #include "shardwright/cli/mpi_rank.h"
 #include "shardwright/cli/programs.h"
 #include "shardwright/cli/sample_flags.h"
+#include "shardwright/frontend/source.h"
 
 namespace shardwright {
 namespace {
@@ -31,6 +32,8 @@ CheckpointOptions checkpoint_options(const Arguments& arguments) {
           .keep = arguments.integer("--keep", 0),
           .resume = path("--resume"),
           .init = path("--init"),
+          .has_frozen =
+              !arguments.positionals.empty() && source_of_model(arguments.positionals[0]).inner != nullptr,
           .door = Door::command};
 }
 

@@ -5,7 +5,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/cost/compute.h"
-#include "shardwright/graph/op.h"
+#include "shardwright/graph/node_kinds.h"
 
 namespace shardwright {
 namespace {
@@ -64,7 +64,7 @@ BytesByKind of_stage(const Pipeline& pipeline, int stage, const Framework& frame
 double least_gradients(const Program& program, const Framework& framework) {
   double out = 0;
   for (const Node& node : program.graph.nodes) {
-    if (node.op->kind != OpKind::parameter) continue;
+    if (node.op->kind != OpKind::parameter || is_frozen(node)) continue;
     const Type& type = program.graph.value(node.results[0]).type;
     out += framework.gradient_bytes(type.dtype) * static_cast<double>(element_count(type.shape));
   }

@@ -5,6 +5,8 @@
 #include <ostream>
 #include <utility>
 
+#include "shardwright/base/checksum.h"
+#include "shardwright/base/text.h"
 #include "shardwright/plan/plan.h"
 #include "shardwright/runtime/checkpoint/folder.h"
 #include "shardwright/runtime/checkpoint/load.h"
@@ -102,7 +104,7 @@ CheckpointPlans checkpoint_plans(const CheckpointOptions& options, std::optional
                   options.door == Door::command ? "--save DIR" : "save");
   plans.every = options.save_every;
   plans.keep = options.keep;
-  if (options.resume && options.init)
+  if (options.resume && options.init && !options.has_frozen)
     throw error("{} goes on with a run and {} starts one; give one of them", flag("--resume"),
                 flag("--init"));
   if (options.resume) {
@@ -128,6 +130,39 @@ std::string damage_of(const CheckpointReader& checkpoint) {
 
 }  // namespace
 
+std::string sample_of_frozen(const Session& session) {
+  constexpr std::int64_t of_each = 16;
+  const KeptValues& kept = session.kept();
+  std::vector<std::string> all;  // in whichever order plans have them
+  DType dtype{};
+  for (const Kept& value : kept.all()) {
+    if (!kept.is_frozen(value)) continue;
+    const Type type = kept.type_of(value);
+    Box where{Shape(type.shape.size()), Shape(type.shape.size(), 1)};
+    if (!type.shape.empty()) where.extent.back() = std::min(of_each, type.shape.back());
+    const Tensor part = session.get(value.name, where);
+    all.push_back(fmt::format("{} {}", value.name, checksum_text(checksum(part.bytes()))));
+    dtype = type.dtype;
+  }
+  std::ranges::sort(all);
+  return all.empty() ? "" : fmt::format("{} {}", name_of(dtype), checksum_text(checksum(join(all, " "))));
+}
+
+namespace {
+
+/// Throws: Error if the run stood beside other parameters than the session has. In another type they cannot be compared.
+void check_frozen(const Session& session, const CheckpointReader& from) {
+  const std::string now = sample_of_frozen(session), &before = from.manifest().run.frozen;
+  if (now.empty() || before.empty() || before == now) return;
+  if (now.substr(0, now.find(' ')) != before.substr(0, before.find(' '))) return;
+  throw error(
+      "{}: was trained beside other parameters than those that are frozen here; give those that it began "
+      "with",
+      from.folder());
+}
+
+}  // namespace
+
 std::int64_t restore(Session& session, CheckpointPlans& plans,
                      const std::function<void(std::string)>& notice) {
   const auto tell = [&](const std::vector<std::string>& lines) {
@@ -143,7 +178,10 @@ std::int64_t restore(Session& session, CheckpointPlans& plans,
       if (e.kind() != ErrorKind::io) throw;
       damage = e.what();
     }
-    if (!session.any(!damage.empty())) return checkpoint.manifest().run.step;
+    if (!session.any(!damage.empty())) {
+      check_frozen(session, checkpoint);
+      return checkpoint.manifest().run.step;
+    }
     if (damage.empty()) damage = damage_of(checkpoint);
     if (plans.resume.size() == 1) throw io_error("{}", damage);
     notice(damage + "; looking for an earlier checkpoint");

@@ -22,6 +22,8 @@ struct CheckpointOptions {
   std::optional<std::string> resume =
       {};  // a checkpoint or the folder of a run to go on from; auto: that of `save`
   std::optional<std::string> init = {};  // a checkpoint whose weights it starts with, if it is a folder
+  /// What no checkpoint has, parameters that are frozen, comes from `init` where a run goes on, too.
+  bool has_frozen = false;
   Door door = Door::code;
 };
 
@@ -54,6 +56,10 @@ CheckpointPlans checkpoint_plans(const CheckpointOptions& options, std::optional
 /// Throws: Error if nothing whole is left.
 std::int64_t restore(Session& session, CheckpointPlans& plans,
                      const std::function<void(std::string)>& notice);
+
+/// Some elements of each frozen parameter as one text: two runs with other ones are told apart, whatever their plans. Empty: none is
+/// frozen. All processes ask at the same time.
+std::string sample_of_frozen(const Session& session);
 
 /// A run that goes on has the seed that it began with, others 1. Throws: Error if another is asked for.
 std::uint64_t seed_of(std::optional<std::uint64_t> asked, const CheckpointPlans& checkpoints);

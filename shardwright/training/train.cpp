@@ -31,6 +31,7 @@ class Loop {
     saving_.emplace(session, plans, options.plan, tell_it);
     state_.best = beside_->best();
     state_.best_of = options.keep_best;
+    if (!plans.folder.empty()) state_.frozen = sample_of_frozen(session);
   }
 
   TrainingEnded run(std::int64_t first) {

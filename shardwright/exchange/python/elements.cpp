@@ -85,7 +85,7 @@ class Builder {
   bool is_there(int stage, ValueId v) const {
     const Node& producer = graph(stage).node(graph(stage).value(v).producer);
     if (producer.op->kind == OpKind::input) return is_filled_;
-    return is_leaf(producer) || producer.phase != phase_ || there_.contains({stage, v}) ||
+    return python::is_leaf(producer) || producer.phase != phase_ || there_.contains({stage, v}) ||
            made_.contains({stage, v});
   }
 
@@ -198,7 +198,7 @@ class Readers {
       if (phase == Phase::update) is_of_step_[at(v.index)] = true;
     for (ValueId v : e.reads) {
       const Node& producer = graph_.node(graph_.value(v).producer);
-      if (is_leaf(producer)) continue;
+      if (python::is_leaf(producer)) continue;
       if (phase == Phase::update || e.item.is_last) is_of_step_[at(v.index)] = true;
       const bool can_drop = e.item.act == Act::compute || e.item.act == Act::start;
       if (can_drop && last_[v] == &e && !crosses_once(v)) e.dropped.push_back(v);

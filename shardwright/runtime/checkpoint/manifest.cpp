@@ -125,7 +125,8 @@ RunState run_in(const Json& json) {
           .samples = long_of(member(json, "samples"), "samples", 0, most_of_all),
           .schedule = text_in(json, "schedule"),
           .best = number_in(member(json, "best")),
-          .best_of = json.contains("best_of") ? text_in(json, "best_of") : ""};
+          .best_of = json.contains("best_of") ? text_in(json, "best_of") : "",
+          .frozen = json.contains("frozen") ? text_in(json, "frozen") : ""};
 }
 
 Manifest manifest_in(const Json& json) {
@@ -201,11 +202,12 @@ void set_parts(SavedTensor& t, const std::vector<std::pair<int, Box>>& parts) {
 }
 
 std::string to_json(const RunState& run) {
-  return Json{{"model", run.model},       {"step", run.step},
-              {"seed", run.seed},         {"samples", run.samples},
-              {"schedule", run.schedule}, {"best", run.best ? Json(*run.best) : Json()},
-              {"best_of", run.best_of}}
-      .dump();
+  Json out{{"model", run.model},       {"step", run.step},
+           {"seed", run.seed},         {"samples", run.samples},
+           {"schedule", run.schedule}, {"best", run.best ? Json(*run.best) : Json()},
+           {"best_of", run.best_of}};
+  if (!run.frozen.empty()) out["frozen"] = run.frozen;
+  return out.dump();
 }
 
 RunState parse_run(std::string_view text) { return run_in(parse_json(text)); }

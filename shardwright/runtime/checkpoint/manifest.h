@@ -44,6 +44,8 @@ struct RunState {
   std::string schedule;        // of the learning rate
   std::optional<double> best;  // so far, of what --keep-best looks at
   std::string best_of = {};    // loss or accuracy
+  std::string frozen =
+      {};  // what parameters that are not saved were like (sample_of_frozen); empty: there are none
 };
 
 struct Manifest {
