@@ -1,5 +1,7 @@
 #include "shardwright/frontend/trace.h"
 
+#include "shardwright/graph/node_kinds.h"
+
 #include <algorithm>
 
 namespace shardwright {
@@ -42,7 +44,8 @@ Traced Trace::leaf(OpKind kind, const void* object, const Parameter& p) {
     attributes.set("scale", p.initializer.scale);
   if (p.initializer.shift != 0) attributes.set("shift", p.initializer.shift);
   const DType dtype = p.dtype ? *p.dtype : p.is_full ? precision_.kept() : precision_.compute;
-  if (!p.dtype && dtype != precision_.kept())
+  if (p.is_frozen) attributes.set(std::string(frozen_attribute), true);
+  if (!p.dtype && !p.is_frozen && dtype != precision_.kept())
     attributes.set("master", std::string(name_of(precision_.kept())));
   check_dims(p.name, {dtype, p.shape});
   const ValueId v = builder_.leaf(kind, p.name, {dtype, p.shape}, std::move(attributes));

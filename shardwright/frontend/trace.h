@@ -50,6 +50,7 @@ struct Parameter {
   std::optional<int> comm_fusion = {};
   /// Its own, whatever the network is computed in.
   std::optional<DType> dtype = {};
+  bool is_frozen = false;  // read and never trained (graph/node_kinds.h)
 };
 
 /// What a module keeps from step to step without training it, such as running statistics.

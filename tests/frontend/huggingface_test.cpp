@@ -143,7 +143,7 @@ TEST_P(SlowFolders, train_as_transformers_does_under_searched_plans) {
 
 const auto folders =
     ::testing::Values("llama", "llama_bf16", "llama3_sharded", "mistral", "qwen3", "gpt2_hub_names", "gemma2",
-                      "bert_mlm", "vit", "mixtral_sharded", "t5", "t5_gated");
+                      "bert_mlm", "vit", "mixtral_sharded", "t5", "t5_gated", "deepseek_v3");
 INSTANTIATE_TEST_SUITE_P(, EndToEndFolders, folders, [](const auto& param) { return param.param; });
 INSTANTIATE_TEST_SUITE_P(, SlowFolders, folders, [](const auto& param) { return param.param; });
 
@@ -241,6 +241,11 @@ TEST_F(HuggingFaceErrors, what_config_says_is_understood_or_refused_by_name) {
       {"t5", "decoder_start_token_id", nullptr, "has no \"decoder_start_token_id\""},
       {"t5", "dropout_rate", 0.1, "\"dropout_rate\" is 0.1: dropout is not supported"},
       {"t5", "relative_attention_max_distance", 3, "should be more than 4, half of the buckets"},
+      {"deepseek_v3", "num_key_value_heads", 2,
+       "\"num_key_value_heads\" is 2 but should be 4, as there are heads"},
+      {"deepseek_v3", "n_group", 3, "\"n_group\" is 3 but should be such that 8 experts are in groups"},
+      {"deepseek_v3", "num_experts_per_tok", 5, "5 experts cannot be chosen in 2 of 4 groups of 8 experts"},
+      {"deepseek_v3", "scoring_func", "softmax", "experts would be chosen otherwise"},
       {"t5", "num_decoder_layers", 3, "has no tensor 'decoder.block.2."},
   };
   for (const Case& c : cases) {

@@ -18,7 +18,10 @@ DecoderLayer::Network network_of(const std::string& name, const DecoderOptions& 
   const auto plain = [&](Operator activation) {
     return PlainFeedForward(name, options.hidden, options.ffn, std::move(activation), dense);
   };
-  if (options.experts) return MixtureOfExperts(name, options.hidden, options.ffn, *options.experts);
+  if (options.experts)
+    return MixtureOfExperts(name, options.hidden,
+                            options.experts->inner > 0 ? options.experts->inner : options.ffn,
+                            *options.experts);
   switch (options.activation) {
     case Activation::swiglu: break;
     case Activation::gelu: return plain(gelu(name + ".gelu", "tanh"));
@@ -110,7 +113,9 @@ Decoder::Decoder(const DecoderOptions& o)
   if (o.heads_in_windows) in_windows.heads_as = *o.heads_in_windows;
   for (std::int64_t l = 0; l < o.layers; ++l) {
     const bool has_window = l < std::ssize(o.windows) && o.windows[static_cast<std::size_t>(l)] > 0;
-    layers.emplace_back(fmt::format("layers.{}", l), has_window ? in_windows : o);
+    DecoderOptions own = has_window ? in_windows : o;
+    if (l < o.first_expert_layer) own.experts.reset();
+    layers.emplace_back(fmt::format("layers.{}", l), own);
   }
   if (!o.tied_head)
     head.emplace("head", o.hidden, o.vocabulary,

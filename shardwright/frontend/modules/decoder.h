@@ -54,6 +54,7 @@ struct DecoderOptions {
   std::int64_t first_place = 0;              // the row of the first of them
   std::optional<std::int64_t> padding = {};  // the token whose embedding learns nothing from being looked up
   std::optional<MixtureOfExperts::Options> experts = {};  // instead of one network a layer
+  std::int64_t first_expert_layer = 0;                    // those before it have one network
 };
 
 /// What data say beside tokens, i32[batch, sequence] each.

@@ -94,7 +94,12 @@ SelfAttention::SelfAttention(const std::string& called, std::int64_t width, cons
                                                     : attention(name + ".attend", attributes_of(options))),
       transpose(shardwright::transpose(name + ".transpose", heads_outside)),
       join("reshape", name + ".join"),
-      o(name + ".o", options.heads * q.features, width, {.bias = options.out_bias, .start = options.start}) {
+      out_features(options.latent ? options.latent->values : q.features),
+      o(name + ".o", options.heads * out_features, width,
+        {.bias = options.out_bias, .start = options.start}) {
+  if (options.latent)
+    latent.emplace(name, width, options.heads, *options.latent, rotary_of(name + ".rotary", options),
+                   options.turned_scale);
   for (Heads* heads : {&q, &k}) {
     const std::string own = heads == &q ? name + ".q" : name + ".k";
     heads->norm_is = options.norm;
@@ -172,11 +177,13 @@ Traced SelfAttention::attended_cached(Traced queries, Traced keys, Traced values
 }
 
 Traced SelfAttention::operator()(Traced queries, Traced x, const Cached* cached, const Seen& seen) const {
-  const Traced of_queries = q(queries, cached, seen), keys = k(x, cached, seen), values = v(x, cached, seen);
+  const auto [of_queries, keys, values] =
+      latent ? (*latent)(x, cached ? std::optional(cached->places) : seen.positions)
+             : std::array{q(queries, cached, seen), k(x, cached, seen), v(x, cached, seen)};
   const Traced y = transpose(cached ? attended_cached(of_queries, keys, values, *cached)
                                     : attended(of_queries, keys, values, seen));
   const Shape shape = queries.type().shape;
-  return o(join.with("shape", Shape{shape[0], shape[1], q.count * q.features})(y));
+  return o(join.with("shape", Shape{shape[0], shape[1], q.count * out_features})(y));
 }
 
 }  // namespace shardwright

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "shardwright/frontend/modules/dense.h"
+#include "shardwright/frontend/modules/latent_attention.h"
 #include "shardwright/frontend/modules/norms.h"
 
 namespace shardwright {
@@ -55,6 +56,7 @@ struct SelfAttention {
     HeadNorm norm = HeadNorm::none;  // of queries and keys
     double epsilon = 1e-6;           // of that norm
     bool norm_from_one = false;      // RmsNorm::Options::from_one
+    std::optional<LatentOptions> latent = {};  // queries, keys and values through products of low rank
   };
   /// Throws: Error if the heads do not divide the width, or the heads of keys those of queries.
   SelfAttention(const std::string& name, std::int64_t width, const Options& options);
@@ -101,6 +103,8 @@ struct SelfAttention {
   Operator attend;
   Operator transpose;
   Operator join;
+  std::optional<LatentHeads> latent;
+  std::int64_t out_features;  // of a head
   Dense o;
 };
 
