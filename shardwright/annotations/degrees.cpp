@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "shardwright/annotations/low_rank.h"
 #include "shardwright/annotations/operator_splits.h"
 #include "shardwright/annotations/sequence_dims.h"
 #include "shardwright/base/index.h"
@@ -24,7 +25,11 @@ bool has_loop(const RuleTensor& tensor, int loop) {
 class Splitter {
  public:
   Splitter(const Graph& graph, const Calls& calls, const Constraints& asked, std::vector<int> parts_of_tensor)
-      : graph_(graph), calls_(calls), batch_(batch_dims(graph)), said_(graph, asked) {
+      : graph_(graph),
+        calls_(calls),
+        batch_(batch_dims(graph)),
+        said_(graph, asked),
+        low_rank_(low_rank_of(graph, calls)) {
     if (asked.sequence_parallel.value_or(false)) sequence_ = sequence_dims(graph, calls);
     if (const int data = asked.degrees.sharing(Sharing::batch); data > 1) {
       data_.push_back(0);
@@ -91,7 +96,7 @@ class Splitter {
       by_sequence_ = sequence_loop(node, rule, s);
     } else if (reads_data) {
       split_batch(node, rule, s);
-      reason = tensor_.empty() ? "dp: the batch is split" : split_tensor(node, rule, s);
+      reason = tensor_.empty() ? "dp: the batch is split" : split_tensor(id, node, rule, s);
     }
     const NodeLayouts layouts = layouts_of(rule, s);
     for (std::size_t i = 0; i < node.results.size(); ++i) {
@@ -134,14 +139,24 @@ class Splitter {
   }
 
   /// Says why.
-  std::string split_tensor(const Node& node, const Rule& rule, Strategy& s) {
+  std::string split_tensor(NodeId id, const Node& node, const Rule& rule, Strategy& s) {
     if (take_over(node, rule, s)) return "tp: as what it reads is split";
     if (split_table(node, rule, s)) return "tp: the rows of its table are split";
     const bool is_product = reads_weight(node) && work_kind(rule) != WorkKind::streaming;
+    if (is_product && is_narrow_beside(id))  // not worth its transfers: each makes all of it, or its tokens'
+      return split_sequence(node, rule, s) ? "tp: by the sequence" : "repeated over tp, as it is of low rank";
     if (is_product)
       return split_columns(node, rule, s) ? "tp: by columns" : "tp divides no dim of its weight";
     if (split_sequence(node, rule, s)) return "tp: by the sequence";
     return "repeated over tp";
+  }
+
+  /// Of a pair beside a product: the first, and the second unless columns of what it is added to are split.
+  bool is_narrow_beside(NodeId id) const {
+    if (low_rank_.low.contains(id)) return true;
+    const auto high = low_rank_.beside.find(id);
+    return high != low_rank_.beside.end() &&
+           std::ranges::all_of(split_[at(high->second.index)], &Axes::empty);
   }
 
   bool reads_weight(const Node& node) const {
@@ -339,6 +354,7 @@ class Splitter {
   const Calls& calls_;
   BatchDims batch_;
   SaidOperators said_;
+  LowRank low_rank_;
   SequenceDims sequence_;  // empty: nothing is split by it
   Mesh mesh_;
   Axes data_, tensor_;
