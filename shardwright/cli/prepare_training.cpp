@@ -11,6 +11,7 @@
 #include "shardwright/cli/programs.h"
 #include "shardwright/cli/sample_flags.h"
 #include "shardwright/cli/strategies.h"
+#include "shardwright/frontend/data_columns.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/model_folder.h"
 #include "shardwright/frontend/table.h"
@@ -94,7 +95,7 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
   const Plan plan = has_page && !arguments.has("--plan") ? planned_of(arguments, model, terminal, &stock).plan
                                                          : plan_of(arguments, model, model.graph, terminal);
   const char* data_path = std::getenv("DATA_PATH");
-  tell_idle_tokenizer(arguments, {"--data", "--eval"});
+  tell_idle_samples(arguments, {"--data", "--eval"}, takes_places(model));
   for (const std::string& notice : model.notices) notices << notice << "\n";
   TrainingData data =
       training_data(model, plan.settings.pipelining.batch_parts(), source_of(arguments, "--data"),

@@ -11,6 +11,22 @@ Flag tokenizer_flag() {
   return {"--tokenizer", "FOLDER|FILE", "tokenizer.json, or its folder: how texts become tokens", ""};
 }
 
+Flag talks_flag() {
+  return {
+      "--chat", "",
+      "texts are talks, JSON lines with messages, by the chat template of the tokenizer's folder; answers "
+      "are learnt, what else is said is not",
+      ""};
+}
+
+Flag end_flag() {
+  return {"--end", "TOKEN|none",
+          "what stands behind a document, as text or number (default: the tokenizer's own); where "
+          "documents=apart "
+          "parts files of tokens",
+          ""};
+}
+
 std::string tokenizer_of(const Arguments& arguments) {
   if (arguments.has("--tokenizer") || arguments.positionals.empty()) return arguments.text("--tokenizer");
   const Source& source = source_of_model(arguments.positionals[0]);
@@ -22,19 +38,38 @@ void complete_model(const Verb& verb, Arguments& arguments) {
       !verb.positionals.empty() && verb.positionals[0].find("MODEL") != std::string::npos;
   if (!takes_model || arguments.positionals.empty() || !arguments.flags.contains("--data")) return;
   std::string& spec = arguments.positionals[0];
+  if (arguments.is_on("--chat"))
+    if (const Source& source = source_of_model(spec); source.asked) spec = source.asked(spec);
   if (const Source& source = source_of_model(spec); source.inputs)
     spec = source.inputs(spec, arguments.flags["--data"]);
 }
 
 SampleSource source_of(const Arguments& arguments, const std::string& flag) {
-  return {arguments.text(flag), tokenizer_of(arguments)};
+  SampleSource out(arguments.text(flag), tokenizer_of(arguments));
+  out.end = arguments.text("--end");
+  out.are_talks = arguments.is_on("--chat");
+  return out;
 }
 
-void tell_idle_tokenizer(const Arguments& arguments, const std::vector<std::string>& flags) {
-  const bool has_text = std::ranges::any_of(
-      flags, [&](const std::string& flag) { return source_of(arguments, flag).is_text(); });
-  if (arguments.has("--tokenizer") && !has_text)
-    arguments.idle("--tokenizer", fmt::format("there is no text in {}", join(flags, " or ")));
+void tell_idle_samples(const Arguments& arguments, const std::vector<std::string>& flags, bool are_apart) {
+  const auto any = [&](const auto& is_so) {
+    return std::ranges::any_of(flags, [&](const std::string& flag) {
+      const SampleSource source = source_of(arguments, flag);
+      return !source.path.empty() && is_so(source);
+    });
+  };
+  const bool has_text = any([](const SampleSource& s) { return s.is_text(); });
+  const bool has_tokens = any([](const SampleSource& s) { return !s.is_text(); });
+  const std::string data = join(flags, " or ");
+  if (arguments.has("--tokenizer") && !has_text && !(are_apart && has_tokens && !arguments.has("--end")))
+    arguments.idle("--tokenizer", fmt::format("there is no text in {}", data));
+  if (arguments.is_on("--chat") && !has_text)
+    arguments.idle("--chat", fmt::format("there are no talks in {}", data));
+  const bool are_documents = has_text && !arguments.is_on("--chat");
+  if (arguments.has("--end") && !are_documents && !(are_apart && has_tokens))
+    arguments.idle("--end", fmt::format("there is no text in {} that it could end, and no documents=apart of "
+                                        "the model that it could part",
+                                        data));
 }
 
 }  // namespace shardwright

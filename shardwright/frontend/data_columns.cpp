@@ -37,12 +37,14 @@ Tensor DataColumns::moved(const std::string& input, Tensor t) const {
 
 DataColumns data_columns(const Model& model, const std::string& path) {
   SafetensorsFile file = SafetensorsFile::open(path);
-  for (const char* name : {"attention_mask", "position_ids", "token_type_ids"})
+  for (const char* name : {"attention_mask", places_name, "token_type_ids"})
     if (model.folder && file.has(name) && !has_input(model.graph, name))
       throw error("{}: has '{}', which {} takes only where it is said that data have it: FOLDER:inputs={}",
                   path, name, model.name, name);
   return {std::move(file), model.data_names};
 }
+
+bool takes_places(const Model& model) { return has_input(model.graph, places_name); }
 
 std::map<std::string, Type> brought_inputs(const Model& model, std::map<std::string, Type> inputs) {
   if (!model.label_weights.empty()) inputs.erase(model.label_weights);

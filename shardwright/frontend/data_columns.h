@@ -36,6 +36,11 @@ class DataColumns {
 /// Of the file `path`. Throws: Error if it has what changes the numbers of a folder's network, but this one does not take it.
 DataColumns data_columns(const Model& model, const std::string& path);
 
+/// Where elements stand in their documents, as makers of models call it.
+constexpr const char* places_name = "position_ids";
+/// Whether the model's data say that.
+bool takes_places(const Model& model);
+
 /// Of these inputs those that data bring; what `weights` names is made of labels.
 std::map<std::string, Type> brought_inputs(const Model& model, std::map<std::string, Type> inputs);
 /// Adds the weights of labels to the columns of a batch, or, if `of_all` samples come in batches of `batch`, to all columns.

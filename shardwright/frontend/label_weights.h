@@ -9,11 +9,9 @@
 #include <cstdint>
 
 #include "shardwright/base/tensor.h"
+#include "shardwright/runtime/data/marked_tokens.h"
 
 namespace shardwright {
-
-/// A label that is not asked for, as PyTorch has it.
-constexpr std::int64_t not_asked = -100;
 
 /// For the first `counted` samples of labels [samples, ...], which are whole batches; the weights of all: [samples].
 /// Where no label is asked for they are 0: there is no loss.

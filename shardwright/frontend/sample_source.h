@@ -10,6 +10,9 @@ namespace shardwright {
 struct SampleSource {
   std::string path;       // empty: nobody has said it
   std::string tokenizer;  // a folder or tokenizer.json, which makes tokens of texts; empty: there is none
+  std::string end =
+      {};  // of a document, a token by its text or number, or `none`; empty: as the tokenizer has it
+  bool are_talks = false;  // JSON lines of messages, of which answers are learnt
 
   // NOLINTNEXTLINE(google-explicit-constructor): a path is one
   SampleSource(std::string where, std::string made_by = {})

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "shardwright/base/error.h"
+#include "shardwright/base/text.h"
+#include "shardwright/frontend/data_columns.h"
 #include "shardwright/runtime/data/cifar.h"
 #include "shardwright/runtime/data/documents.h"
 #include "shardwright/runtime/data/image_folder.h"
@@ -98,18 +101,34 @@ std::string sequence_file_of(const std::string& path, SamplePart part) {
                  is_train ? "train" : "val");
 }
 
+/// What stands behind a document, by what is said, else by the tokenizer.
+std::optional<std::int32_t> end_of_documents(const SampleSource& source,
+                                             const std::optional<Tokenizer>& tokenizer) {
+  if (source.end.empty()) return tokenizer ? tokenizer->end_of_document() : std::nullopt;
+  if (source.end == "none") return std::nullopt;
+  if (tokenizer)
+    if (const auto id = tokenizer->id_of(source.end)) return id;
+  if (const auto id = to_integer(source.end);
+      id && *id >= 0 && *id <= std::numeric_limits<std::int32_t>::max())
+    return static_cast<std::int32_t>(*id);
+  throw error(
+      "--end {}: is no number of a token{}", source.end,
+      tokenizer ? " and none of the texts of " + source.tokenizer : "; --tokenizer knows them by text");
+}
+
 /// All in memory. Throws: Error that names the first token that the model does not know.
-std::vector<std::int32_t> tokens_of_text(const SampleSource& source, const std::string& path,
-                                         std::int64_t known) {
-  if (source.tokenizer.empty())
+MarkedTokens tokens_of_text(const SampleSource& source, const std::string& path,
+                            const std::optional<Tokenizer>& tokenizer, std::int64_t known) {
+  if (!tokenizer)
     throw error("{} is text; --tokenizer FOLDER|tokenizer.json says how it becomes tokens", path);
-  const Tokenizer tokenizer = Tokenizer::read(source.tokenizer);
-  std::vector<std::int32_t> out = tokens_of(tokenizer, path);
-  const auto odd = std::ranges::find_if(out, [&](std::int32_t token) { return known > 0 && token >= known; });
-  if (odd != out.end())
+  MarkedTokens out = source.are_talks ? talks_of(*tokenizer, path, read_chat_template(source.tokenizer))
+                                      : tokens_of(*tokenizer, path, end_of_documents(source, tokenizer));
+  const auto odd =
+      std::ranges::find_if(out.ids, [&](std::int32_t token) { return known > 0 && token >= known; });
+  if (odd != out.ids.end())
     throw error("{}: token {} is {} ('{}') by {}, but the model knows {}; it takes vocab={} or more", path,
-                odd - out.begin(), *odd, tokenizer.token(*odd), source.tokenizer, known,
-                tokenizer.vocabulary());
+                odd - out.ids.begin(), *odd, tokenizer->token(*odd), source.tokenizer, known,
+                tokenizer->vocabulary());
   return out;
 }
 
@@ -119,12 +138,25 @@ Dataset of_tokens(const Model& model, const Inputs& inputs, const SampleSource& 
     throw error("tokens have an input and a label of one length, but the model takes {} and {}",
                 to_text(inputs.at("input")), to_text(inputs.at("label")));
   const std::string path = sequence_file_of(source.path, part);
-  const TokenOptions options{.length = sample[0], .vocabulary = model.labels.classes};
-  const Dataset data = source.is_text(path)
-                           ? token_dataset(tokens_of_text(source, path, options.vocabulary), path, options)
-                           : token_dataset(path, options);
-  return data.map("input", {type_cast(inputs.at("input").dtype)})
-      .map("label", {type_cast(inputs.at("label").dtype)});
+  std::optional<Tokenizer> tokenizer;
+  if (!source.tokenizer.empty()) tokenizer = Tokenizer::read(source.tokenizer);
+  TokenOptions options{
+      .length = sample[0], .vocabulary = model.labels.classes, .are_apart = inputs.contains(places_name)};
+  const bool is_text = source.is_text(path);
+  if (source.are_talks && model.label_weights.empty())
+    throw error("{} holds talks, of which only answers are learnt; the model has no labels that are left out",
+                path);
+  if (source.are_talks && !is_text) throw error("{} holds no talks; they are JSON lines (*.jsonl)", path);
+  if (!is_text && options.are_apart) {
+    options.end = end_of_documents(source, tokenizer);
+    if (!options.end)
+      throw error("{}: nothing says where documents end, which are to be kept apart; --end TOKEN does", path);
+  }
+  Dataset data =
+      is_text ? token_dataset(tokens_of_text(source, path, tokenizer, options.vocabulary), path, options)
+              : token_dataset(path, options);
+  for (const auto& [name, type] : inputs) data = data.map(name, {type_cast(type.dtype)});
+  return data;
 }
 
 Dataset made(Kind kind, const Model& model, const Inputs& inputs, const SampleSource& source,
@@ -167,7 +199,8 @@ std::string samples_called(const Model& model, const Inputs& inputs, const Sampl
 
 Dataset samples_for(const Model& model, const Inputs& inputs, const SampleSource& source, SamplePart part) {
   const Kind kind = kind_of(inputs, source.path);
-  if (!inputs.contains("input") || !inputs.contains("label") || inputs.size() != 2)
+  const bool has_places = kind == Kind::tokens && inputs.contains(places_name);
+  if (!inputs.contains("input") || !inputs.contains("label") || inputs.size() != (has_places ? 3 : 2))
     throw error("it has {} and labels, but the model takes other inputs",
                 kind == Kind::tokens ? "tokens" : "images");
   return made(kind, model, inputs, source, part);

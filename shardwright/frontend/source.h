@@ -19,6 +19,8 @@ struct Source {
   std::function<Model(const std::string& spec, const ModelOptions& options, std::string_view input)> load;
   /// `spec` with keys that say what inputs the data in this file have; none: data do not decide.
   std::function<std::string(const std::string& spec, const std::string& data)> inputs = {};
+  /// `spec` with keys that say that data do not ask for all labels; none: the model knows it anyhow, or its labels are all asked for.
+  std::function<std::string(const std::string& spec)> asked = {};
   /// Where the tokenizer of the model lies; empty: it has none.
   std::function<std::string(const std::string& spec)> tokenizer = {};
   /// The model that this one is made of, where it is made of another.

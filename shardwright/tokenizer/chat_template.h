@@ -3,6 +3,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
+
+#include "shardwright/tokenizer/text_part.h"
 
 namespace shardwright {
 
@@ -21,5 +24,15 @@ enum class NextTurn { nobodys, of_the_answer };
 /// `messages`: [{"role": "user", "content": "..."}, ...]. The text has its special tokens: it is encoded without more.
 /// Throws: Error in a line if they are no messages, or the template refuses them.
 std::string chat_text(const ChatTemplate& chat, const nlohmann::ordered_json& messages, NextTurn turn);
+
+/// A whole talk as a text, and what of it is to be learnt: what those say who answer (`assistant`), with what ends it.
+struct Talk {
+  std::string text;
+  std::vector<TextPart> answers;
+};
+/// Answers are what the template puts into {% generation %}; of one without that, what stands behind the beginning of a turn of who
+/// answers, up to what it makes of the talk so far. Of n messages that takes n texts.
+/// Throws: Error as chat_text does; if there is no answer, or the template makes other text of a talk's beginning than of the whole.
+Talk talk_of(const ChatTemplate& chat, const nlohmann::ordered_json& messages);
 
 }  // namespace shardwright

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwright/tokenizer/text_part.h"
+
 namespace shardwright::jinja {
 
 /// What an expression is worth; `discarded`: it is not defined.
@@ -55,7 +57,14 @@ struct Node {
 /// Throws: Error with the line.
 std::vector<Node> parse(std::string_view text);
 
+/// A text, and where in it what stood in {% generation %} is.
+struct Rendered {
+  std::string text;
+  std::vector<TextPart> generated;
+};
 /// Throws: Error with the line; of `raise_exception` what it says.
-std::string render(const std::vector<Node>& nodes, const Value& variables);
+Rendered rendered(const std::vector<Node>& nodes, const Value& variables);
+/// Whether there is {% generation %} anywhere.
+bool marks_generation(const std::vector<Node>& nodes);
 
 }  // namespace shardwright::jinja

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 
 #include "shardwright/base/error.h"
@@ -34,7 +35,7 @@ class Renderer {
     }
     return Flow::on;
   }
-  std::string take() { return std::move(out_); }
+  Rendered take() { return {std::move(out_), std::move(generated_)}; }
 
  private:
   using Kind = Expression::Kind;
@@ -47,7 +48,12 @@ class Renderer {
     switch (node.kind) {
       case Node::Kind::text: put(node.text); return Flow::on;
       case Node::Kind::output: put(printed(value(node.expressions[0]))); return Flow::on;
-      case Node::Kind::block: return render(node.bodies[0]);
+      case Node::Kind::block: {
+        const std::size_t begin = out_.size();
+        const Flow flow = render(node.bodies[0]);
+        generated_.push_back({begin, out_.size()});
+        return flow;
+      }
       case Node::Kind::leave: return Flow::leave;
       case Node::Kind::skip: return Flow::skip;
       case Node::Kind::set: set(node); return Flow::on;
@@ -176,12 +182,19 @@ class Renderer {
 
   std::vector<Named> scopes_;
   std::string out_;
+  std::vector<TextPart> generated_;
   bool is_raised_ = false;
 };
 
 }  // namespace
 
-std::string render(const std::vector<Node>& nodes, const Value& variables) {
+bool marks_generation(const std::vector<Node>& nodes) {
+  return std::ranges::any_of(nodes, [](const Node& node) {
+    return node.kind == Node::Kind::block || std::ranges::any_of(node.bodies, marks_generation);
+  });
+}
+
+Rendered rendered(const std::vector<Node>& nodes, const Value& variables) {
   Renderer renderer(variables);
   renderer.render(nodes);
   return renderer.take();

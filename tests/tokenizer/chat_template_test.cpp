@@ -51,7 +51,7 @@ TEST(ChatTemplate, makes_texts_and_ids_of_talks) {
 }
 
 std::string rendered(const std::string& text, const ordered_json& variables = ordered_json::object()) {
-  return jinja::render(jinja::parse(text), variables);
+  return jinja::rendered(jinja::parse(text), variables).text;
 }
 
 TEST(Jinja, does_what_templates_ask) {

@@ -12,6 +12,7 @@
 #include "shardwright/cli/programs.h"
 #include "shardwright/cli/sample_flags.h"
 #include "shardwright/cli/waiting.h"
+#include "shardwright/frontend/data_columns.h"
 #include "shardwright/frontend/evaluation.h"
 #include "shardwright/frontend/model_folder.h"
 #include "shardwright/frontend/table.h"
@@ -131,6 +132,8 @@ std::vector<Flag> flags() {
                          "the weights, if the model's file has none: a checkpoint, or safetensors", ""},
                         {"--data", "DIR|FILE", "samples: safetensors, or MNIST's folder", ""},
                         tokenizer_flag(),
+                        talks_flag(),
+                        end_flag(),
                         {"--out", "FILE", "where predictions go, safetensors", ""},
                         timeout_flag(),
                         runtime_flag(),
@@ -168,7 +171,7 @@ Asking prepare_asking(const Arguments& arguments, Terminal& terminal) {
     if (is_of_inference(row)) arguments.heed(row.flag);
   arguments.heed("--runtime");
   tell_idle(arguments, request);
-  tell_idle_tokenizer(arguments, {"--data"});
+  tell_idle_samples(arguments, {"--data"}, takes_places(model));
   tell_assumed(arguments, model, false);
   std::optional<TensorSource> weights;
   if (arguments.has("--checkpoint"))

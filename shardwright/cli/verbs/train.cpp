@@ -27,6 +27,8 @@ std::vector<Verb> train() {
                  "a safetensors file with input and label",
                  ""},
                 tokenizer_flag(),
+                talks_flag(),
+                end_flag(),
                 {"--init", "FILE|DIR", "initial parameters: safetensors, or a checkpoint", ""},
                 {"--save", "DIR", "keep checkpoints there: at the end, and when interrupted", ""},
                 {"--save-every", "K", "also after every K-th step, while training goes on", ""},

@@ -5,7 +5,6 @@
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/huggingface/family.h"
 #include "shardwright/frontend/huggingface/rotary_scaling.h"
-#include "shardwright/frontend/label_weights.h"
 #include "shardwright/frontend/mixed_precision.h"
 #include "shardwright/frontend/modules/losses.h"
 #include "shardwright/ops/calls.h"
@@ -93,20 +92,7 @@ Model language_model(const FamilyCall& call, Trace& trace, Traced scores, bool i
   const DType kept = trace.kept_precision();
   const Traced label = given ? *given : trace.input("label", {DType::i32, {shape[0], shape[1]}});
   const Traced weight = trace.input("label.weight", {kept, {shape[0]}});
-  const Traced none{&trace, constant(trace.builder(), DType::i32, static_cast<double>(not_asked))};
-  const Traced zero{&trace, constant(trace.builder(), DType::i32, 0)};
-  const Traced is_asked = trace.call("not_equal", {label, none}, {}, "label.is_asked");
-  const Traced classes = trace.call("where", {is_asked, label, zero}, {}, "label.class");
-  const Traced of_labels{
-      &trace, cross_entropy(trace.builder(), scores.id, classes.id, trace.is_mixed(), "cross_entropy")};
-  const Traced counts =
-      trace.call("cast", {is_asked}, {{"to", std::string(name_of(of_labels.type().dtype))}}, "label.counts");
-  const Traced by_sample = trace.call("reshape", {weight}, {{"shape", Shape{shape[0], 1}}}, "label.weights");
-  const Traced own{&trace, cast_to(trace.builder(), by_sample.id, of_labels.type().dtype)};
-  const Traced weighed =
-      trace.call("mul", {trace.call("mul", {of_labels, counts}, {}, "loss.asked"), own}, {}, "loss.weighed");
-  const Traced loss = trace.call("reduce_mean", {weighed}, {}, "loss");
-  Model model = finish_model(trace, loss, scores);
+  Model model = finish_model(trace, AskedCrossEntropyLoss{}(scores, label, weight), scores);
   model.labels.classes = shape[2];
   model.tokens = shape[0] * shape[1];
   model.has_attention = true;

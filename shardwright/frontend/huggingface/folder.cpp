@@ -119,6 +119,9 @@ Model load_folder(const std::string& spec, const ModelOptions& options) {
   std::optional<WeightFiles> weights;
   if (fs::is_directory(path)) weights.emplace(WeightFiles::open(path));
   const FamilyCall call{config, arguments, weights ? &*weights : nullptr};
+  // Documents are told apart by where elements stand.
+  if (arguments.text("documents", "") == "apart" && !call.brings("position_ids"))
+    arguments.keys["inputs"] += arguments.text("inputs", "").empty() ? "position_ids" : ".position_ids";
   const std::string said = arguments.text("inputs", "");
   for (std::string_view input : split(said, '.'))
     if (!input.empty() && std::ranges::find(family.inputs, input) == family.inputs.end())

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "shardwright/frontend/data_columns.h"
 #include "shardwright/frontend/mixed_precision.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/frontend/modules.h"
@@ -59,7 +60,15 @@ Model build_step(const ModelArguments& arguments, const Decoder& decoder, std::i
   return model;
 }
 
-/// The loss is the mean over all tokens.
+/// Whether a key says the second of two. Throws: Error if it says neither.
+bool is_second(const ModelArguments& arguments, const std::string& key, const std::string& first,
+               const std::string& second) {
+  const std::string said = arguments.text(key, first);
+  if (said != first && said != second) throw error("{}={}: should be {} or {}", key, said, first, second);
+  return said == second;
+}
+
+/// The loss is the mean over all tokens, or over all labels that are asked for.
 Model build(const ModelArguments& arguments, const Member& member) {
   if (!arguments.loss.empty() && arguments.loss != "cross_entropy")
     throw error("loss '{}' is not possible: a decoder scores classes, its loss is cross_entropy",
@@ -74,9 +83,21 @@ Model build(const ModelArguments& arguments, const Member& member) {
   }
   Trace trace(arguments.precision);
   const Type tokens{DType::i32, {batch, decoder.options.sequence}};
+  const bool is_apart = is_second(arguments, "documents", "together", "apart");
+  const bool is_asked = is_second(arguments, "labels", "all", "asked") || is_apart;
   const Traced input = trace.input("input", tokens), label = trace.input("label", tokens);
-  const Traced scores = decoder(input);
-  Model model = finish_model(trace, CrossEntropyLoss{}(scores, label), scores);
+  DecoderData data{.are_apart = is_apart};
+  if (is_apart) data.positions = trace.input(places_name, tokens);
+  const Traced scores = decoder(input, nullptr, data);
+  Traced loss;
+  if (is_asked) {
+    const Type weights{trace.kept_precision(), {batch}};
+    loss = AskedCrossEntropyLoss{}(scores, label, trace.input("label.weight", weights));
+  } else {
+    loss = CrossEntropyLoss{}(scores, label);
+  }
+  Model model = finish_model(trace, loss, scores);
+  if (is_asked) model.label_weights = "label.weight";
   model.labels.classes = decoder.options.vocabulary;
   model.tokens = element_count(tokens.shape);
   model.has_attention = true;
@@ -89,7 +110,8 @@ ModelDef definition(const Member& member) {
       {"layers", std::to_string(o.layers)},    {"hidden", std::to_string(o.hidden)},
       {"heads", std::to_string(o.heads)},      {"ffn", o.ffn ? std::to_string(o.ffn) : "4*hidden"},
       {"vocab", std::to_string(o.vocabulary)}, {"seq", std::to_string(o.sequence)},
-      {"batch", std::to_string(member.batch)}};
+      {"batch", std::to_string(member.batch)}, {"labels", "all"}};
+  if (!o.query_layer) keys["documents"] = "together";
   if (o.activation == Activation::swiglu)
     keys["kv_heads"] = o.kv_heads ? std::to_string(o.kv_heads) : "heads";
   const std::int64_t trained = member.trained_by.empty() ? 0 : trained_tokens / o.sequence;

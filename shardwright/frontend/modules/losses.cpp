@@ -4,6 +4,7 @@
 
 #include "shardwright/base/unknown.h"
 #include "shardwright/ops/calls.h"
+#include "shardwright/runtime/data/marked_tokens.h"
 
 namespace shardwright {
 
@@ -19,6 +20,26 @@ Traced CrossEntropyLoss::operator()(Traced logits, Traced labels) const {
   const Traced of_rows{
       &trace, cross_entropy(trace.builder(), logits.id, labels.id, trace.is_mixed(), "cross_entropy")};
   return trace.call("reduce_mean", {of_rows}, {}, "loss");
+}
+
+Traced AskedCrossEntropyLoss::operator()(Traced logits, Traced labels, Traced weights) const {
+  Trace& trace = *logits.trace;
+  const Traced none{&trace, constant(trace.builder(), DType::i32, static_cast<double>(not_asked))};
+  const Traced zero{&trace, constant(trace.builder(), DType::i32, 0)};
+  const Traced is_asked = trace.call("not_equal", {labels, none}, {}, "label.is_asked");
+  const Traced classes = trace.call("where", {is_asked, labels, zero}, {}, "label.class");
+  const Traced of_labels{
+      &trace, cross_entropy(trace.builder(), logits.id, classes.id, trace.is_mixed(), "cross_entropy")};
+  const Traced counts =
+      trace.call("cast", {is_asked}, {{"to", std::string(name_of(of_labels.type().dtype))}}, "label.counts");
+  Shape by_sample(labels.type().shape.size(), 1);
+  by_sample[0] = labels.type().shape[0];
+  const Traced of_samples =
+      trace.call("reshape", {weights}, {{"shape", std::move(by_sample)}}, "label.weights");
+  const Traced own{&trace, cast_to(trace.builder(), of_samples.id, of_labels.type().dtype)};
+  const Traced weighed =
+      trace.call("mul", {trace.call("mul", {of_labels, counts}, {}, "loss.asked"), own}, {}, "loss.weighed");
+  return trace.call("reduce_mean", {weighed}, {}, "loss");
 }
 
 CrossEntropyAndTop1::Result CrossEntropyAndTop1::operator()(Traced logits, Traced labels) const {

@@ -14,7 +14,13 @@ struct CrossEntropyLoss {
   Traced operator()(Traced logits, Traced labels) const;
 };
 
-/// The same, and the share of rows whose label has the largest logit.
+/// The same of labels [batch, ...] that are asked for, which are not -100; what weights [batch] say each sample's labels count
+/// (frontend/label_weights.h) makes it the mean over those of the whole batch.
+struct AskedCrossEntropyLoss {
+  Traced operator()(Traced logits, Traced labels, Traced weights) const;
+};
+
+/// The same as CrossEntropyLoss, and the share of rows whose label has the largest logit.
 struct CrossEntropyAndTop1 {
   struct Result {
     Traced loss, top1;

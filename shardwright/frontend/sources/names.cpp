@@ -42,8 +42,16 @@ Model load(const std::string& spec, const ModelOptions& options, std::string_vie
   return def.build(arguments);
 }
 
+/// Of a model that has the key.
+std::string asked(const std::string& spec) {
+  const ModelDef& def = find_model(without_keys(spec));
+  const auto keys = arguments_of(spec, {}).keys;
+  if (!def.keys.contains("labels") || keys.contains("labels")) return spec;
+  return fmt::format("{}{}labels=asked", spec, keys.empty() ? ":" : ",");
+}
+
 }  // namespace
 
-std::vector<Source> names() { return {{.name = "names", .load = load}}; }
+std::vector<Source> names() { return {{.name = "names", .load = load, .asked = asked}}; }
 
 }  // namespace shardwright::sources

@@ -16,6 +16,8 @@ struct TokenRow {
   std::string name;
   std::int64_t count = 0;
   std::function<void(std::int64_t first, std::span<std::int64_t> to)> read;
+  /// Of those that have been read from `first` on.
+  std::function<std::vector<TokenMark>(std::int64_t first, std::span<const std::int64_t> tokens)> marks;
 };
 
 class Samples {
@@ -33,11 +35,19 @@ class Samples {
     std::vector<std::int64_t> tokens(static_cast<std::size_t>(length + 1));
     tokens_.read(first, tokens);
     check(first, tokens);
-    Tensor input({DType::i32, {length}}), label({DType::i32, {length}});
-    const auto as_i32 = [](std::int64_t token) { return static_cast<std::int32_t>(token); };
-    std::transform(tokens.begin(), tokens.end() - 1, input.as<std::int32_t>().begin(), as_i32);
-    std::transform(tokens.begin() + 1, tokens.end(), label.as<std::int32_t>().begin(), as_i32);
-    return {std::move(input), std::move(label)};
+    const std::vector<TokenMark> marks = tokens_.marks(first, tokens);
+    Tensor input({DType::i32, {length}}), label({DType::i32, {length}}), places({DType::i32, {length}});
+    std::int32_t place = 0;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(length); ++i) {
+      const TokenMark& next = marks[i + 1];
+      input.as<std::int32_t>()[i] = static_cast<std::int32_t>(tokens[i]);
+      label.as<std::int32_t>()[i] = next.is_asked && !(options_.are_apart && next.begins)
+                                        ? static_cast<std::int32_t>(tokens[i + 1])
+                                        : static_cast<std::int32_t>(not_asked);
+      places.as<std::int32_t>()[i] = place = i > 0 && !marks[i].begins ? place + 1 : 0;
+    }
+    if (!options_.are_apart) return {std::move(input), std::move(label)};
+    return {std::move(input), std::move(label), std::move(places)};
   }
 
  private:
@@ -58,8 +68,9 @@ class Samples {
 Dataset dataset_of(TokenRow tokens, const TokenOptions& options) {
   const auto samples = std::make_shared<const Samples>(std::move(tokens), options);
   DataRows rows;
-  for (const char* name : {"input", "label"})
+  for (const char* name : {"input", "label", "position_ids"})
     rows.columns.push_back({name, Type{DType::i32, {options.length}}});
+  if (!options.are_apart) rows.columns.pop_back();
   rows.count = [samples] { return samples->count(); };
   rows.row = [samples](std::int64_t epoch, std::int64_t index) -> std::optional<DataRow> {
     if (index >= samples->count()) return std::nullopt;
@@ -75,16 +86,24 @@ Dataset token_dataset(const std::string& path, const TokenOptions& options) {
   const TokenLay lay = lay_of_tokens(*file, options.bytes, options.vocabulary);
   return dataset_of(
       {path, lay.count,
-       [file, lay](std::int64_t first, std::span<std::int64_t> to) { read_tokens(*file, lay, first, to); }},
+       [file, lay](std::int64_t first, std::span<std::int64_t> to) { read_tokens(*file, lay, first, to); },
+       [end = options.end](std::int64_t, std::span<const std::int64_t> tokens) {
+         std::vector<TokenMark> out(tokens.size());
+         for (std::size_t i = 1; end && i < tokens.size(); ++i) out[i].begins = tokens[i - 1] == *end;
+         return out;
+       }},
       options);
 }
 
-Dataset token_dataset(std::vector<std::int32_t> tokens, const std::string& name,
-                      const TokenOptions& options) {
-  const auto held = std::make_shared<const std::vector<std::int32_t>>(std::move(tokens));
-  return dataset_of({name, static_cast<std::int64_t>(held->size()),
+Dataset token_dataset(MarkedTokens tokens, const std::string& name, const TokenOptions& options) {
+  const auto held = std::make_shared<const MarkedTokens>(std::move(tokens));
+  return dataset_of({name, std::ssize(held->ids),
                      [held](std::int64_t first, std::span<std::int64_t> to) {
-                       std::copy_n(held->begin() + first, to.size(), to.begin());
+                       std::copy_n(held->ids.begin() + first, to.size(), to.begin());
+                     },
+                     [held](std::int64_t first, std::span<const std::int64_t> read) {
+                       const auto from = held->marks.begin() + first;
+                       return std::vector<TokenMark>(from, from + std::ssize(read));
                      }},
                     options);
 }

@@ -5,6 +5,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 namespace shardwright {
@@ -92,10 +93,53 @@ Tokenized tokenize(const Tokenizer& tokenizer, std::span<const std::string> path
   return out;
 }
 
-std::vector<std::int32_t> tokens_of(const Tokenizer& tokenizer, const std::string& path) {
-  TokenIds out;
-  tokenize(tokenizer, std::span(&path, 1), {.end = tokenizer.end_of_document()},
-           [&](std::span<const std::int32_t> ids) { out.insert(out.end(), ids.begin(), ids.end()); });
+namespace {
+
+/// As a document; whether it is learnt to say them is as `is_asked` has it.
+void append(MarkedTokens& to, std::span<const std::int32_t> ids, bool is_asked) {
+  const std::size_t first = to.ids.size();
+  to.ids.insert(to.ids.end(), ids.begin(), ids.end());
+  to.marks.resize(to.ids.size(), {.is_asked = is_asked});
+  if (!ids.empty()) to.marks[first].begins = true;
+}
+
+}  // namespace
+
+MarkedTokens tokens_of(const Tokenizer& tokenizer, const std::string& path, std::optional<std::int32_t> end) {
+  MarkedTokens out;
+  tokenize(tokenizer, std::span(&path, 1), {.end = end},
+           [&](std::span<const std::int32_t> ids) { append(out, ids, true); });
+  return out;
+}
+
+MarkedTokens talks_of(const Tokenizer& tokenizer, const std::string& path, const ChatTemplate& chat) {
+  if (!are_json_lines(path)) throw error("{} holds no talks; they are JSON lines (*.jsonl)", path);
+  MarkedTokens out;
+  Encoder encoder(tokenizer);
+  Talk talk;  // of the line that is read
+  const LineText line{.key = "messages", .made = [&](const nlohmann::ordered_json& messages) {
+                        talk = talk_of(chat, messages);
+                        return talk.text;
+                      }};
+  for_each_document(path, line, [&](std::string_view text) {
+    TokenIds ids;
+    encoder.encode(text, Around::nothing, ids);
+    const std::size_t first = out.ids.size();
+    append(out, ids, false);
+    // How many tokens stand before a place in the text, and whether one more begins before it.
+    const auto before = [&](std::size_t place) {
+      TokenIds own;
+      encoder.encode(text.substr(0, place), Around::nothing, own);
+      const auto common = static_cast<std::size_t>(std::ranges::mismatch(own, ids).in1 - own.begin());
+      return std::pair(common, own.size() > common);
+    };
+    for (const TextPart& answer : talk.answers) {
+      const std::size_t begin = before(answer.begin).first;
+      const auto [whole, is_across] = before(answer.end);
+      const std::size_t end = answer.end == text.size() ? ids.size() : whole + (is_across ? 1 : 0);
+      for (std::size_t i = begin; i < std::min(end, ids.size()); ++i) out.marks[first + i].is_asked = true;
+    }
+  });
   return out;
 }
 

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "shardwright/runtime/data/documents.h"
+#include "shardwright/runtime/data/marked_tokens.h"
+#include "shardwright/tokenizer/chat_template.h"
 #include "shardwright/tokenizer/tokenizer.h"
 
 namespace shardwright {
@@ -28,7 +30,12 @@ Tokenized tokenize(const Tokenizer& tokenizer, std::span<const std::string> path
                    const TokenizeOptions& options,
                    const std::function<void(std::span<const std::int32_t> tokens)>& take);
 
-/// All of a file in memory.
-std::vector<std::int32_t> tokens_of(const Tokenizer& tokenizer, const std::string& path);
+/// All of a file in memory, each document with `end` behind it.
+MarkedTokens tokens_of(const Tokenizer& tokenizer, const std::string& path, std::optional<std::int32_t> end);
+
+/// Of a file of JSON lines that hold `messages`: each talk as its template has it, of which only answers are asked. A token that
+/// stands across the border of an answer is part of it.
+/// Throws: Error of kind io with the path and the line, if something is no talk.
+MarkedTokens talks_of(const Tokenizer& tokenizer, const std::string& path, const ChatTemplate& chat);
 
 }  // namespace shardwright
