@@ -11,6 +11,7 @@
 #include "shardwright/cli/programs.h"
 #include "shardwright/cli/sample_flags.h"
 #include "shardwright/cli/strategies.h"
+#include "shardwright/frontend/bucketed_steps.h"
 #include "shardwright/frontend/data_columns.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/model_folder.h"
@@ -75,6 +76,24 @@ BoundOf bound_later(const Arguments& arguments, const Model& model, const Plan& 
   };
 }
 
+/// Of --buckets. Throws: Error if it goes with none of the other flags.
+std::vector<std::int64_t> lengths_of(const Arguments& arguments) {
+  if (!arguments.has("--buckets")) return {};
+  for (const char* flag : {"--trace", "--compare-plan", "--html", "--save-strategy"})
+    if (arguments.has(flag))
+      throw error("--buckets: {} is of one program; train with one length for it", flag);
+  return bucket_lengths(arguments.text("--buckets"));
+}
+
+/// The program of the longest; the others go to `shorter`.
+Prepared prepared_buckets(StepToPrepare longest, const std::vector<std::int64_t>& lengths,
+                          const PrepareOptions& options,
+                          std::vector<std::pair<std::int64_t, Prepared>>& shorter) {
+  std::vector<Prepared> all = prepare_together(bucketed_steps(std::move(longest), lengths), options);
+  for (std::size_t i = 1; i < all.size(); ++i) shorter.emplace_back(lengths[i - 1], std::move(all[i]));
+  return std::move(all.front());
+}
+
 }  // namespace
 
 PreparedTraining prepare_training(const Arguments& arguments, std::optional<FolderLock> lock,
@@ -95,11 +114,14 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
   const Plan plan = has_page && !arguments.has("--plan") ? planned_of(arguments, model, terminal, &stock).plan
                                                          : plan_of(arguments, model, model.graph, terminal);
   const char* data_path = std::getenv("DATA_PATH");
-  tell_idle_samples(arguments, {"--data", "--eval"}, takes_places(model));
+  tell_idle_samples(arguments, {"--data", "--eval"}, takes_places(model) || arguments.has("--buckets"));
   for (const std::string& notice : model.notices) notices << notice << "\n";
+  const std::vector<std::int64_t> lengths = lengths_of(arguments);
+  const int batch_parts = plan.settings.pipelining.batch_parts();
+  const SampleSource source = source_of(arguments, "--data");
   TrainingData data =
-      training_data(model, plan.settings.pipelining.batch_parts(), source_of(arguments, "--data"),
-                    data_path ? data_path : "", seed, notices);
+      lengths.empty() ? training_data(model, batch_parts, source, data_path ? data_path : "", seed, notices)
+                      : bucketed_data(model, batch_parts, source, lengths, seed, notices);
   const Length length = length_of(arguments, data);
   AskedTraining asked =
       training_options(arguments, model, length, optimizer.attributes.number("rate", 0), plan, checkpoints);
@@ -125,6 +147,7 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
   PrepareOptions prepares = prepare_options_of(arguments);
   prepares.proves = is_first_rank();  // for all
   prepares.accept = [&](const Pipeline& pipeline) {
+    if (looked_at) return;  // what is shorter takes no more
     looked_at = own_evaluation_of(arguments, pipeline, plan.cluster);
     notices << memory_notices(*looked_at, plan);  // now, and when it has run
     if (arguments.has("--json")) tell_assumed(arguments, model);
@@ -132,7 +155,9 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
     tell_if_long(pipeline.rank_count(), "devices", "is a thread here", terminal);
     if (is_first_rank() && !trace_path.empty()) require_writable(trace_path);
   };
-  Prepared program = prepare(model.graph, plan, prepares);
+  std::vector<std::pair<std::int64_t, Prepared>> shorter;
+  Prepared program = lengths.size() < 2 ? prepare(model.graph, plan, prepares)
+                                        : prepared_buckets({model.graph, plan}, lengths, prepares, shorter);
   if (is_first_rank()) save_strategies(arguments, model.graph, plan, program.pipeline(), terminal);
   for (const std::string& notice : program.notices()) notices << notice << "\n";
   terminal.err << notices.str();
@@ -147,6 +172,7 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
                    bound_later(arguments, model, plan, std::move(stock.tried)));
   }
   TrainingOptions& options = asked.options;
+  if (!lengths.empty()) options.tokens = 0;  // a step has as many as its sequences are long
   options.run.model = model.name;
   options.run.seed = seed;
   options.run.samples = data.samples;
@@ -161,6 +187,7 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
           save_folder,
           save_merged,
           std::move(program),
+          std::move(shorter),
           std::move(reporter),
           std::move(checkpoints),
           std::move(asked),

@@ -9,6 +9,7 @@
 #include "shardwright/cli/mpi_rank.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/prepare_training.h"
+#include "shardwright/frontend/bucketed_steps.h"
 #include "shardwright/frontend/measured_step.h"
 #include "shardwright/frontend/model_folder.h"
 #include "shardwright/runtime/checkpoint/load.h"
@@ -50,6 +51,12 @@ class Signals {
   std::optional<Patience> patience_;
 };
 
+SessionOptions session_options(const PreparedTraining& training) {
+  return with_waiting(
+      {.seed = training.asked.options.run.seed, .only_scalars = true, .stop = &stops_at_once()},
+      training.asked.waiting);
+}
+
 TrainingEnded run_loop(Session& session, PreparedTraining& training, const SessionStart& start) {
   TrainingOptions options = training.asked.options;
   options.is_interrupted = [] { return interrupts() > 0; };
@@ -67,6 +74,11 @@ TrainingEnded run_loop(Session& session, PreparedTraining& training, const Sessi
   if (!training.initial.empty()) {  // of a file beside the folder's, in their place
     const Doing doing(options.progress, "setting initial values");
     for (const auto& [name, value] : training.initial) session.set(name, value());
+  }
+  std::optional<BucketedSessions> buckets;
+  if (!training.shorter.empty()) {
+    buckets.emplace(session, training.shorter, session_options(training));
+    options.step = [&](const StepBatch& batch) { return buckets->step(batch); };
   }
   Signals signals;
   return train(session, training.data, std::move(options), training.checkpoints,
@@ -113,12 +125,6 @@ int train_with(Session& session, PreparedTraining& training, const SessionStart&
     training.page->write(session, std::move(run), terminal.err);
   }
   return is_interrupted ? interrupted_status : 0;
-}
-
-SessionOptions session_options(const PreparedTraining& training) {
-  return with_waiting(
-      {.seed = training.asked.options.run.seed, .only_scalars = true, .stop = &stops_at_once()},
-      training.asked.waiting);
 }
 
 /// Of the first rank.

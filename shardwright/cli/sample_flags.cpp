@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shardwright/base/text.h"
+#include "shardwright/frontend/bucketed_steps.h"
 #include "shardwright/frontend/source.h"
 
 namespace shardwright {
@@ -27,6 +28,14 @@ Flag end_flag() {
           ""};
 }
 
+Flag buckets_flag() {
+  return {"--buckets", "L,L,...",
+          "each document of --data is a sample, filled up to one of these lengths, which have a program each "
+          "over "
+          "the same weights",
+          ""};
+}
+
 std::string tokenizer_of(const Arguments& arguments) {
   if (arguments.has("--tokenizer") || arguments.positionals.empty()) return arguments.text("--tokenizer");
   const Source& source = source_of_model(arguments.positionals[0]);
@@ -38,6 +47,7 @@ void complete_model(const Verb& verb, Arguments& arguments) {
       !verb.positionals.empty() && verb.positionals[0].find("MODEL") != std::string::npos;
   if (!takes_model || arguments.positionals.empty() || !arguments.flags.contains("--data")) return;
   std::string& spec = arguments.positionals[0];
+  if (arguments.has("--buckets")) spec = spec_of_longest(spec, bucket_lengths(arguments.text("--buckets")));
   if (arguments.is_on("--chat"))
     if (const Source& source = source_of_model(spec); source.asked) spec = source.asked(spec);
   if (const Source& source = source_of_model(spec); source.inputs)

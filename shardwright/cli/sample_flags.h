@@ -13,6 +13,8 @@ Flag tokenizer_flag();
 /// Of data that are talks, or documents.
 Flag talks_flag();
 Flag end_flag();
+/// Of documents that are no rows of one length.
+Flag buckets_flag();
 /// What `--tokenizer` names, or the folder that is the model, if it has a tokenizer; else empty.
 std::string tokenizer_of(const Arguments& arguments);
 /// What `--data` or `--eval` names, with the tokenizer for texts.

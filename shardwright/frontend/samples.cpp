@@ -132,29 +132,45 @@ MarkedTokens tokens_of_text(const SampleSource& source, const std::string& path,
   return out;
 }
 
+/// A file of tokens or texts, as it is asked for.
+struct AskedTokens {
+  std::string path;
+  bool is_text = false;
+  std::optional<Tokenizer> tokenizer;
+  std::optional<std::int32_t> end;  // of documents, in a file of tokens whose documents are told apart
+};
+
+/// Throws: Error if talks are asked for that are none, or nothing says where documents end, if they are `are_apart`.
+AskedTokens asked_tokens(const Model& model, const SampleSource& source, SamplePart part, bool are_apart) {
+  AskedTokens out{.path = sequence_file_of(source.path, part)};
+  out.is_text = source.is_text(out.path);
+  if (!source.tokenizer.empty()) out.tokenizer = Tokenizer::read(source.tokenizer);
+  if (source.are_talks && model.label_weights.empty())
+    throw error("{} holds talks, of which only answers are learnt; the model has no labels that are left out",
+                out.path);
+  if (source.are_talks && !out.is_text)
+    throw error("{} holds no talks; they are JSON lines (*.jsonl)", out.path);
+  if (out.is_text || !are_apart) return out;
+  out.end = end_of_documents(source, out.tokenizer);
+  if (!out.end)
+    throw error("{}: nothing says where documents end, which are to be kept apart; --end TOKEN does",
+                out.path);
+  return out;
+}
+
 Dataset of_tokens(const Model& model, const Inputs& inputs, const SampleSource& source, SamplePart part) {
   const Shape sample = sample_of(inputs.at("input"));
   if (sample.size() != 1 || inputs.at("label").shape != inputs.at("input").shape)
     throw error("tokens have an input and a label of one length, but the model takes {} and {}",
                 to_text(inputs.at("input")), to_text(inputs.at("label")));
-  const std::string path = sequence_file_of(source.path, part);
-  std::optional<Tokenizer> tokenizer;
-  if (!source.tokenizer.empty()) tokenizer = Tokenizer::read(source.tokenizer);
   TokenOptions options{
       .length = sample[0], .vocabulary = model.labels.classes, .are_apart = inputs.contains(places_name)};
-  const bool is_text = source.is_text(path);
-  if (source.are_talks && model.label_weights.empty())
-    throw error("{} holds talks, of which only answers are learnt; the model has no labels that are left out",
-                path);
-  if (source.are_talks && !is_text) throw error("{} holds no talks; they are JSON lines (*.jsonl)", path);
-  if (!is_text && options.are_apart) {
-    options.end = end_of_documents(source, tokenizer);
-    if (!options.end)
-      throw error("{}: nothing says where documents end, which are to be kept apart; --end TOKEN does", path);
-  }
-  Dataset data =
-      is_text ? token_dataset(tokens_of_text(source, path, tokenizer, options.vocabulary), path, options)
-              : token_dataset(path, options);
+  const AskedTokens asked = asked_tokens(model, source, part, options.are_apart);
+  options.end = asked.end;
+  Dataset data = asked.is_text
+                     ? token_dataset(tokens_of_text(source, asked.path, asked.tokenizer, options.vocabulary),
+                                     asked.path, options)
+                     : token_dataset(asked.path, options);
   for (const auto& [name, type] : inputs) data = data.map(name, {type_cast(type.dtype)});
   return data;
 }
@@ -195,6 +211,14 @@ std::string samples_called(const Model& model, const Inputs& inputs, const Sampl
   constexpr const char* names[] = {"MNIST", "CIFAR-10", "CIFAR-100", "images", "tokens"};
   return fmt::format("{} for model '{}'", names[static_cast<std::size_t>(kind_of(inputs, source.path))],
                      model.name);
+}
+
+MarkedTokens documents_for(const Model& model, const SampleSource& source, SamplePart part) {
+  if (source.path.ends_with(".safetensors"))
+    throw error("{}: of documents there are texts and tokens, no tensors", source.path);
+  const AskedTokens asked = asked_tokens(model, source, part, true);
+  if (asked.is_text) return tokens_of_text(source, asked.path, asked.tokenizer, model.labels.classes);
+  return read_marked(asked.path, {.vocabulary = model.labels.classes, .end = asked.end});
 }
 
 Dataset samples_for(const Model& model, const Inputs& inputs, const SampleSource& source, SamplePart part) {

@@ -9,6 +9,7 @@
 #include "shardwright/frontend/model.h"
 #include "shardwright/frontend/sample_source.h"
 #include "shardwright/runtime/data/dataset.h"
+#include "shardwright/runtime/data/marked_tokens.h"
 #include "shardwright/runtime/data/row_reader.h"
 
 namespace shardwright {
@@ -19,6 +20,9 @@ enum class SamplePart { train, test };
 /// Throws: Error if samples do not fit the model's inputs, naming both types, or there are none.
 Dataset samples_for(const Model& model, const std::map<std::string, Type>& inputs, const SampleSource& source,
                     SamplePart part);
+/// The documents of a part, in memory, for a model of tokens whose labels may be left out.
+/// Throws: Error if what lies there is no text and no tokens, or nothing says where documents end.
+MarkedTokens documents_for(const Model& model, const SampleSource& source, SamplePart part);
 /// What they are called in messages: `MNIST for model 'ffn'`.
 std::string samples_called(const Model& model, const std::map<std::string, Type>& inputs,
                            const SampleSource& source);

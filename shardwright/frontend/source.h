@@ -21,6 +21,9 @@ struct Source {
   std::function<std::string(const std::string& spec, const std::string& data)> inputs = {};
   /// `spec` with keys that say that data do not ask for all labels; none: the model knows it anyhow, or its labels are all asked for.
   std::function<std::string(const std::string& spec)> asked = {};
+  /// `spec` for sequences of `length` elements, where the longest have `longest`; none: its models have no lengths.
+  std::function<std::string(const std::string& spec, std::int64_t length, std::int64_t longest)> of_length =
+      {};
   /// Where the tokenizer of the model lies; empty: it has none.
   std::function<std::string(const std::string& spec)> tokenizer = {};
   /// The model that this one is made of, where it is made of another.

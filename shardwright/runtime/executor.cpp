@@ -1,11 +1,9 @@
 #include "shardwright/runtime/executor.h"
 
-#include "shardwright/runtime/backend/cpu/cpu.h"
+#include <algorithm>
 
 #include "shardwright/base/index.h"
-
-#include <algorithm>
-#include <set>
+#include "shardwright/runtime/backend/cpu/cpu.h"
 
 namespace shardwright {
 namespace {
@@ -24,12 +22,14 @@ std::vector<int> last_runs(const RankStep& step) {
 
 }  // namespace
 
-Executor::Executor(const Pipeline& pipeline, Backend& backend, Communicator& communicator, Ports ports)
+Executor::Executor(const Pipeline& pipeline, Backend& backend, Communicator& communicator, Ports ports,
+                   std::span<std::byte> memory)
     : pipeline_(pipeline),
       backend_(backend),
       communicator_(communicator),
       ports_(std::move(ports)),
-      step_(step_of(pipeline, communicator.rank())) {
+      step_(step_of(pipeline, communicator.rank())),
+      memory_(memory) {
   hold_stages();
   set_aside_states();
   find_kept();
@@ -50,13 +50,15 @@ void Executor::hold_stages() {
     arena_bytes_ += program.arena_bytes;
     host_bytes += program.host_bytes;
   }
-  arena_ = communicator_.allocate(arena_bytes_, backend_);
+  if (memory_.empty()) arena_ = communicator_.allocate(arena_bytes_, backend_);
+  if (memory_.empty()) memory_ = {arena_.data(), at(arena_bytes_)};
+  require(std::ssize(memory_) == arena_bytes_, "an arena of {} bytes, not {}", memory_.size(), arena_bytes_);
   if (host_bytes > 0) host_ = backend_.allocate_host(host_bytes);
   for (std::size_t s = 0; s < stages.size(); ++s) {
     Held& held = held_[at(stages[s])];
     held = {.program = &pipeline_.stage(stages[s]),
             .rank = communicator_.rank() - pipeline_.first_rank(stages[s]),
-            .data = arena_.data() + begins[s],
+            .data = memory_.data() + begins[s],
             .host = host_bytes > 0 ? host_.data() + host_begins[s] : nullptr,
             .views = {},
             .boxes = {}};

@@ -36,9 +36,12 @@ class Executor {
  public:
   /// Prepares the step of the rank of `communicator`. All ranks do so at the same time. Everything passed in must
   /// outlive the executor.
+  /// `memory`: another's arena, of a program that shares it (passes/share_memory.h); empty: its own is made.
   /// Throws: Error, prefixed with the name of the node.
-  Executor(const Pipeline& pipeline, Backend& backend, Communicator& communicator, Ports ports = {});
-  Executor(Pipeline&&, Backend&, Communicator&, Ports = {}) = delete;  // it would not outlive this
+  Executor(const Pipeline& pipeline, Backend& backend, Communicator& communicator, Ports ports = {},
+           std::span<std::byte> memory = {});
+  Executor(Pipeline&&, Backend&, Communicator&, Ports = {},
+           std::span<std::byte> = {}) = delete;  // it would not outlive this
 
   /// One step; returns when all of it is done.
   /// Throws: what a kernel throws, prefixed with the name of the node; Error of kind peer if a rank failed; TimedOut, of
@@ -59,7 +62,7 @@ class Executor {
   const RankStep& step() const { return step_; }
   const FlightRecord& flight_record() const { return flight_record_; }
   /// All that this rank holds in memory of its device.
-  std::span<const std::byte> arena() const { return {arena_.data(), static_cast<std::size_t>(arena_bytes_)}; }
+  std::span<std::byte> arena() const { return memory_; }
 
  private:
   /// A stage of this rank.
@@ -158,7 +161,8 @@ class Executor {
   Ports ports_;
   RankStep step_;
   std::int64_t arena_bytes_ = 0;
-  Memory arena_;
+  Memory arena_;                        // none where it is another's
+  std::span<std::byte> memory_;         // the arena, whosever it is
   Memory host_;                         // none where nothing is on the host
   std::unique_ptr<Backend> of_host_;    // runs what runs there, where the device is not the host itself
   std::deque<HostCopies> host_copies_;  // by number

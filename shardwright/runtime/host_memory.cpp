@@ -129,4 +129,9 @@ void require_host_memory(const DeviceMemory& devices, const std::optional<HostMe
            *address_space);
 }
 
+Pipeline within_host_memory(Pipeline pipeline) {
+  require_host_memory(pipeline);
+  return pipeline;
+}
+
 }  // namespace shardwright

@@ -34,6 +34,8 @@ DeviceMemory memory_of_devices_here(const Pipeline& pipeline);
 
 /// Throws: Error of kind memory, in one line, if they take more than there is.
 void require_host_memory(const Pipeline& pipeline);
+/// The same pipeline, if there is enough.
+Pipeline within_host_memory(Pipeline pipeline);
 void require_host_memory(const DeviceMemory& devices, const std::optional<HostMemory>& memory,
                          const std::optional<HostMemory>& address_space);
 

@@ -7,6 +7,7 @@
 #include "shardwright/base/progress.h"
 #include "shardwright/base/text.h"
 #include "shardwright/passes/compile.h"
+#include "shardwright/passes/share_memory.h"
 #include "shardwright/runtime/host_memory.h"
 #include "shardwright/runtime/session.h"
 
@@ -31,6 +32,21 @@ Prepared prepare(const Graph& graph, const Plan& plan, const PrepareOptions& opt
   if (options.accept) options.accept(pipeline);
   if (options.proves) proven(pipeline, options.progress);
   return {std::move(pipeline), options.device};
+}
+
+std::vector<Prepared> prepare_together(const std::vector<StepToPrepare>& steps,
+                                       const PrepareOptions& options) {
+  std::vector<Pipeline> pipelines;
+  for (const StepToPrepare& step : steps) pipelines.push_back(compiled_for(step.graph, step.plan, options));
+  pipelines = sharing_memory(std::move(pipelines));
+  require_host_memory(pipelines.front());
+  std::vector<Prepared> out;
+  for (Pipeline& pipeline : pipelines) {
+    if (options.accept) options.accept(pipeline);
+    if (options.proves) proven(pipeline, options.progress);
+    out.push_back({std::move(pipeline), options.device});
+  }
+  return out;
 }
 
 std::vector<std::string> Prepared::notices() const {

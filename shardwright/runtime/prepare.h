@@ -27,6 +27,12 @@ struct PrepareOptions {
   Progress* progress = nullptr;
 };
 
+/// A plan, and the network or train step that it is of.
+struct StepToPrepare {
+  Graph graph;
+  Plan plan;
+};
+
 /// A program that may run.
 class Prepared {
  public:
@@ -41,6 +47,8 @@ class Prepared {
   Prepared(Pipeline pipeline, DeviceKind device)
       : pipeline_(std::move(pipeline)), device_(std::move(device)) {}
   friend Prepared prepare(const Graph& graph, const Plan& plan, const PrepareOptions& options);
+  friend std::vector<Prepared> prepare_together(const std::vector<StepToPrepare>& steps,
+                                                const PrepareOptions& options);
   friend Prepared prepared_again(const Session& session);
 
   Pipeline pipeline_;
@@ -50,6 +58,11 @@ class Prepared {
 /// Compiles a plan of `graph` (a network or train step of one micro-batch).
 /// Throws: Error as compile_pipeline and prove do; of kind memory if this host has too little; what `accept` throws.
 Prepared prepare(const Graph& graph, const Plan& plan, const PrepareOptions& options);
+
+/// Of one network for batches of several sizes, the largest first: programs that share memory (passes/share_memory.h). `accept` looks at
+/// each. Throws: also if they cannot.
+std::vector<Prepared> prepare_together(const std::vector<StepToPrepare>& steps,
+                                       const PrepareOptions& options);
 
 /// What a session runs, for another that takes its place.
 Prepared prepared_again(const Session& session);

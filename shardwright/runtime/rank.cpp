@@ -74,8 +74,10 @@ void Rank::prepare() {
             .hand_out =
                 [this](int stage, Phase phase, int micro_batch) {
                   ports_.hand_out(*backend_, *executor_, stage, phase, micro_batch);
-                }});
+                }},
+      options_.memory);
   executor_->stop_when(options_.stop);
+  if (!options_.memory.empty()) return;
   for (int stage : pipeline_.stages_of(number())) initialize(stage);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "shardwright/runtime/executor.h"
 #include "shardwright/runtime/ports.h"
@@ -18,6 +19,7 @@ struct RankOptions {
   bool keeps_outputs = false;               // until they are gathered
   DeviceKind devices = {};                  // on which it runs
   TraceClock clock = TraceClock::machine;
+  std::span<std::byte> memory = {};  // another's arena, with what is kept there; empty: its own
 };
 
 /// Stays where it is, and is destroyed only when nobody runs any more: peers read its arena.

@@ -26,19 +26,17 @@ std::deque<Rank> ranks_of(const Pipeline& pipeline, StepTensors& tensors,
                           std::vector<std::unique_ptr<Communicator>> communicators, Driver::Mode mode,
                           const SessionOptions& options) {
   std::deque<Rank> out;
+  require(options.memory.empty() || options.memory.size() == communicators.size(), "memory of other ranks");
   for (auto& communicator : communicators)
-    out.emplace_back(pipeline, tensors, std::move(communicator),
-                     RankOptions{.seed = options.seed,
-                                 .stop = options.stop,
-                                 .keeps_outputs = mode == Driver::Mode::caller,
-                                 .devices = options.devices,
-                                 .clock = options.clock});
+    out.emplace_back(
+        pipeline, tensors, std::move(communicator),
+        RankOptions{.seed = options.seed,
+                    .stop = options.stop,
+                    .keeps_outputs = mode == Driver::Mode::caller,
+                    .devices = options.devices,
+                    .clock = options.clock,
+                    .memory = options.memory.empty() ? std::span<std::byte>() : options.memory[out.size()]});
   return out;
-}
-
-Pipeline of_this_host(Pipeline pipeline) {
-  require_host_memory(pipeline);
-  return pipeline;
 }
 
 std::int64_t resident_bytes_of(const Rank& rank) {
@@ -65,7 +63,7 @@ struct Session::State {
 
   State(Pipeline p, std::vector<std::unique_ptr<Communicator>> communicators, Mode mode,
         const SessionOptions& options)
-      : pipeline(of_this_host(std::move(p))),
+      : pipeline(options.memory.empty() ? within_host_memory(std::move(p)) : std::move(p)),
         kept(pipeline),
         tensors(pipeline, options.only_scalars),
         ranks(ranks_of(pipeline, tensors, std::move(communicators), mode, options)),
@@ -182,6 +180,11 @@ const Pipeline& Session::pipeline() const { return state_->pipeline; }
 const Program& Session::program() const { return state_->pipeline.stages.front(); }
 const SessionStatistics& Session::statistics() const { return state_->statistics; }
 const DeviceKind& Session::device() const { return state_->ranks.front().device(); }
+std::vector<std::span<std::byte>> Session::memory() const {
+  std::vector<std::span<std::byte>> out;
+  for (const Rank& rank : state_->ranks) out.push_back(rank.executor().arena());
+  return out;
+}
 
 void Session::set(std::string_view name, const Tensor& whole) {
   const KeptValues& kept = state_->kept;

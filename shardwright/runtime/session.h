@@ -35,6 +35,9 @@ struct SessionOptions {
   TraceClock clock = TraceClock::machine;   // of what is recorded
   /// Of waiting for a rank that does not come (communicator/vigil.h). A communicator that is passed in has its own.
   std::chrono::nanoseconds timeout = usual_timeout;
+  /// By rank of this process: that of another session (`Session::memory`), which lives longer; what it keeps is this one's, too. Their
+  /// programs share memory (passes/share_memory.h), and run in turn. Empty: its own, with initial values.
+  std::vector<std::span<std::byte>> memory = {};
   std::string failures = {};  // folder for what each rank did last, if any fails; empty: it is not written
 };
 
@@ -68,6 +71,8 @@ class Session {
   const Program& program() const;
   const SessionStatistics& statistics() const;
   const DeviceKind& device() const;
+  /// All that its ranks hold on their devices, for sessions that share it.
+  std::vector<std::span<std::byte>> memory() const;
 
   /// Those that this process runs.
   std::vector<int> ranks() const;

@@ -172,6 +172,7 @@ class Heeded : public testing::Test {
                                                            {"--tokenizer", "tokenizer.json"},
                                                            {"--key", "body"},
                                                            {"--end", "none"},
+                                                           {"--buckets", "4,8"},
                                                            {"--check", "a.txt"},
                                                            {"--tokens", "3"},
                                                            {"--temperature", "2"},

@@ -10,6 +10,8 @@ namespace shardwright::verbs {
 namespace {
 
 int run(const Arguments& arguments, Terminal& terminal) {
+  if (arguments.has("--buckets") && runtime_of(arguments) == Runtime::mpi)
+    throw error("--buckets: programs share memory within one process; --runtime mpi has one for each rank");
   return runtime_of(arguments) == Runtime::mpi ? train_over_mpi(arguments, terminal)
                                                : train_on_threads(arguments, terminal);
 }
@@ -29,6 +31,7 @@ std::vector<Verb> train() {
                 tokenizer_flag(),
                 talks_flag(),
                 end_flag(),
+                buckets_flag(),
                 {"--init", "FILE|DIR", "initial parameters: safetensors, or a checkpoint", ""},
                 {"--save", "DIR", "keep checkpoints there: at the end, and when interrupted", ""},
                 {"--save-every", "K", "also after every K-th step, while training goes on", ""},

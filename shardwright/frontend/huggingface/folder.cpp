@@ -1,4 +1,5 @@
 #include "shardwright/frontend/huggingface/folder.h"
+#include "shardwright/frontend/model_keys.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -175,9 +176,7 @@ std::string spec_for_data(const std::string& spec, const std::string& path) {
     keys.try_emplace("target", std::to_string(file->type("labels").shape.back()));
   if (file->has("pixel_values") && file->type("pixel_values").shape.size() == 5)
     keys.try_emplace("batch", std::to_string(file->type("pixel_values").shape[1]));
-  std::vector<std::string> words;
-  for (const auto& [key, value] : keys) words.push_back(key + "=" + value);
-  return without_keys(spec) + (words.empty() ? "" : ":" + join(words, ","));
+  return with_keys(spec, keys);
 }
 
 }  // namespace shardwright::huggingface

@@ -38,6 +38,9 @@ DecoderOptions sizes_of(const ModelArguments& arguments, const DecoderOptions& m
   o.ffn = arguments.integer("ffn", member.ffn ? member.ffn : 4 * o.hidden);
   o.vocabulary = arguments.integer("vocab", member.vocabulary);
   o.sequence = arguments.integer("seq", member.sequence);
+  if (arguments.keys.contains("places")) o.places = arguments.integer("places", o.sequence);
+  if (o.places > 0 && o.places < o.sequence)
+    throw error("places={}: sequences have {}", o.places, o.sequence);
   o.explicit_attention = arguments.attention == Attention::in_memory;
   if (o.vocabulary > std::numeric_limits<std::int32_t>::max())
     throw error("vocab={}: tokens are i32, there can be {}", o.vocabulary,
@@ -112,6 +115,7 @@ ModelDef definition(const Member& member) {
       {"vocab", std::to_string(o.vocabulary)}, {"seq", std::to_string(o.sequence)},
       {"batch", std::to_string(member.batch)}, {"labels", "all"}};
   if (!o.query_layer) keys["documents"] = "together";
+  if (o.positions == Positions::learned && !o.query_layer) keys["places"] = "seq";
   if (o.activation == Activation::swiglu)
     keys["kv_heads"] = o.kv_heads ? std::to_string(o.kv_heads) : "heads";
   const std::int64_t trained = member.trained_by.empty() ? 0 : trained_tokens / o.sequence;

@@ -137,7 +137,7 @@ Traced Decoder::embedded(Traced tokens, const Cached* cached, const DecoderData&
   if (places && first > 0)
     places = Operator("shift", "positions.places").with("value", static_cast<double>(first))(*places);
   if (places) return add_positions(x, trace.call("gather", {table, *places}, {}, "positions.weight.row"));
-  if (table.type().shape[0] == rows) return add_positions(x, table);
+  if (options.places == 0) return add_positions(x, table);
   const Traced used = trace.call(
       "strided_slice", {table},
       {{"dims", Shape{0}}, {"starts", Shape{first}}, {"stops", Shape{first + rows}}}, "positions.used");

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "shardwright/frontend/huggingface/folder.h"
+#include "shardwright/frontend/model_keys.h"
 #include "shardwright/frontend/source.h"
 
 namespace shardwright::sources {
@@ -20,6 +21,12 @@ std::vector<Source> folders() {
            .load = [](const std::string& spec, const ModelOptions& options,
                       std::string_view) { return huggingface::load_folder(spec, options); },
            .inputs = huggingface::spec_for_data,
+           .of_length =
+               [](const std::string& spec, std::int64_t length, std::int64_t) {
+                 auto keys = keys_of(spec);
+                 keys["seq"] = std::to_string(length);
+                 return with_keys(spec, keys);
+               },
            .tokenizer =
                [](const std::string& spec) {
                  const std::string folder = without_keys(spec);

@@ -4,6 +4,7 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/base/unknown.h"
+#include "shardwright/frontend/model_keys.h"
 #include "shardwright/frontend/source.h"
 
 namespace shardwright::sources {
@@ -44,14 +45,25 @@ Model load(const std::string& spec, const ModelOptions& options, std::string_vie
 
 /// Of a model that has the key.
 std::string asked(const std::string& spec) {
+  auto keys = keys_of(spec);
+  if (find_model(without_keys(spec)).keys.contains("labels")) keys.try_emplace("labels", "asked");
+  return with_keys(spec, keys);
+}
+
+/// Places that are learned are those of the longest.
+std::string of_length(const std::string& spec, std::int64_t length, std::int64_t longest) {
   const ModelDef& def = find_model(without_keys(spec));
-  const auto keys = arguments_of(spec, {}).keys;
-  if (!def.keys.contains("labels") || keys.contains("labels")) return spec;
-  return fmt::format("{}{}labels=asked", spec, keys.empty() ? ":" : ",");
+  if (!def.keys.contains("seq")) throw error("{} has no sequences", def.name);
+  auto keys = keys_of(spec);
+  keys["seq"] = std::to_string(length);
+  if (def.keys.contains("places")) keys.try_emplace("places", std::to_string(longest));
+  return with_keys(spec, keys);
 }
 
 }  // namespace
 
-std::vector<Source> names() { return {{.name = "names", .load = load, .asked = asked}}; }
+std::vector<Source> names() {
+  return {{.name = "names", .load = load, .asked = asked, .of_length = of_length}};
+}
 
 }  // namespace shardwright::sources

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <utility>
 
 #include "shardwright/base/error.h"
 #include "shardwright/runtime/data/token_lay.h"
@@ -20,6 +21,17 @@ struct TokenRow {
   std::function<std::vector<TokenMark>(std::int64_t first, std::span<const std::int64_t> tokens)> marks;
 };
 
+/// Throws: Error of kind io that names the first of those from `first` on that is none of `vocabulary`.
+void check_tokens(const std::string& name, std::int64_t first, std::span<const std::int64_t> tokens,
+                  std::int64_t vocabulary) {
+  const std::int64_t most = vocabulary > 0 ? vocabulary : std::numeric_limits<std::int32_t>::max();
+  const auto odd =
+      std::ranges::find_if(tokens, [&](std::int64_t token) { return token < 0 || token >= most; });
+  if (odd != tokens.end())
+    throw io_error("{}: token {} is {}, must be 0 to {}", name, first + (odd - tokens.begin()), *odd,
+                   most - 1);
+}
+
 class Samples {
  public:
   Samples(TokenRow tokens, const TokenOptions& options) : tokens_(std::move(tokens)), options_(options) {
@@ -34,7 +46,7 @@ class Samples {
     const std::int64_t length = options_.length, first = index * length;
     std::vector<std::int64_t> tokens(static_cast<std::size_t>(length + 1));
     tokens_.read(first, tokens);
-    check(first, tokens);
+    check_tokens(tokens_.name, first, tokens, options_.vocabulary);
     const std::vector<TokenMark> marks = tokens_.marks(first, tokens);
     Tensor input({DType::i32, {length}}), label({DType::i32, {length}}), places({DType::i32, {length}});
     std::int32_t place = 0;
@@ -51,16 +63,6 @@ class Samples {
   }
 
  private:
-  void check(std::int64_t first, std::span<const std::int64_t> tokens) const {
-    const std::int64_t most =
-        options_.vocabulary > 0 ? options_.vocabulary : std::numeric_limits<std::int32_t>::max();
-    const auto odd =
-        std::ranges::find_if(tokens, [&](std::int64_t token) { return token < 0 || token >= most; });
-    if (odd != tokens.end())
-      throw io_error("{}: token {} is {}, must be 0 to {}", tokens_.name, first + (odd - tokens.begin()),
-                     *odd, most - 1);
-  }
-
   TokenRow tokens_;
   TokenOptions options_;
 };
@@ -93,6 +95,25 @@ Dataset token_dataset(const std::string& path, const TokenOptions& options) {
          return out;
        }},
       options);
+}
+
+MarkedTokens read_marked(const std::string& path, const TokenOptions& options) {
+  const OpenFile file(path);
+  const TokenLay lay = lay_of_tokens(file, options.bytes, options.vocabulary);
+  MarkedTokens out;
+  std::vector<std::int64_t> block;
+  bool begins = true;
+  for (std::int64_t first = 0; first < lay.count; first += std::ssize(block)) {
+    constexpr std::int64_t at_once = 1 << 20;
+    block.resize(static_cast<std::size_t>(std::min(at_once, lay.count - first)));
+    read_tokens(file, lay, first, block);
+    check_tokens(path, first, block, options.vocabulary);
+    for (const std::int64_t token : block) {
+      out.ids.push_back(static_cast<std::int32_t>(token));
+      out.marks.push_back({.begins = std::exchange(begins, options.end && token == *options.end)});
+    }
+  }
+  return out;
 }
 
 Dataset token_dataset(MarkedTokens tokens, const std::string& name, const TokenOptions& options) {

@@ -23,6 +23,8 @@ struct TokenOptions {
 /// Columns `input` and `label`, and `position_ids` where documents are apart, i32 [length]: the label is the input moved on by one.
 /// Samples follow each other; the file is read where they lie. Throws: Error of kind io if it is damaged or holds less than one sample.
 Dataset token_dataset(const std::string& path, const TokenOptions& options);
+/// All tokens of a file, in memory; a document begins behind each `options.end`.
+MarkedTokens read_marked(const std::string& path, const TokenOptions& options);
 /// The same of tokens in memory, which messages call `name`.
 Dataset token_dataset(MarkedTokens tokens, const std::string& name, const TokenOptions& options);
 

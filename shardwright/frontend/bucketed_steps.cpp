@@ -1,0 +1,104 @@
+#include "shardwright/frontend/bucketed_steps.h"
+
+#include <algorithm>
+#include <memory>
+#include <ostream>
+
+#include "shardwright/base/text.h"
+#include "shardwright/frontend/data_columns.h"
+#include "shardwright/frontend/model_keys.h"
+#include "shardwright/frontend/planned_model.h"
+#include "shardwright/frontend/samples.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/runtime/data/length_buckets.h"
+
+namespace shardwright {
+
+std::vector<std::int64_t> bucket_lengths(std::string_view text) {
+  std::vector<std::int64_t> out;
+  for (std::string_view word : split(text, ',')) {
+    const auto length = to_integer(word);
+    if (!length || *length < 1 || (!out.empty() && *length <= out.back()))
+      throw error("--buckets {}: should be lengths of sequences that ascend, as in 64,128,256", text);
+    out.push_back(*length);
+  }
+  return out;
+}
+
+std::string spec_of_longest(const std::string& spec, const std::vector<std::int64_t>& lengths) {
+  const Source& source = source_of_model(spec);
+  if (!source.of_length) throw error("--buckets: {} has no sequences of several lengths", spec);
+  const auto keys = keys_of(spec);
+  const auto said = keys.find("seq");
+  if (said != keys.end() && said->second != std::to_string(lengths.back()))
+    throw error("--buckets: the longest is {}, but the model says seq={}", lengths.back(), said->second);
+  try {
+    const std::string asked = source.asked ? source.asked(spec) : spec;
+    return source.of_length(asked, lengths.back(), lengths.back());
+  } catch (const Error& e) {
+    throw with_context(e, "--buckets");
+  }
+}
+
+std::vector<StepToPrepare> bucketed_steps(StepToPrepare longest, const std::vector<std::int64_t>& lengths) {
+  const Source& source = source_of_model(longest.plan.model);
+  std::vector<StepToPrepare> out{std::move(longest)};
+  for (const std::int64_t length : lengths) {
+    if (length == lengths.back()) continue;
+    Plan plan = out.front().plan;
+    plan.model = source.of_length(plan.model, length, lengths.back());
+    const Pipelining& parts = plan.settings.pipelining;
+    Model model = build_model(plan.model, model_options(plan.origin, parts.batch_parts(), parts.interleave));
+    add_train_step(model.graph, model.loss, plan.origin.optimizer);
+    plan.fingerprint = fingerprint_of(model.graph);
+    out.push_back({std::move(model.graph), std::move(plan)});
+  }
+  return out;
+}
+
+TrainingData bucketed_data(const Model& model, int micro_batches, const SampleSource& source,
+                           const std::vector<std::int64_t>& lengths, std::uint64_t seed,
+                           std::ostream& notices) {
+  if (source.path.empty()) throw error("--buckets: give --data, texts or tokens");
+  if (model.label_weights.empty() || takes_places(model))
+    throw error("--buckets: {} {}", model.name,
+                takes_places(model) ? "keeps documents apart that are packed, but in buckets each is a sample"
+                                    : "has no labels that are left out, as those of what fills up are");
+  const std::int64_t batch = *batch_of(model) * micro_batches;
+  const auto buckets = std::make_shared<const LengthBuckets>(
+      documents_for(model, source, SamplePart::train),
+      LengthBucketOptions{.lengths = lengths, .batch = batch, .seed = seed});
+  std::vector<std::string> told;
+  for (std::size_t b = 0; b < lengths.size(); ++b)
+    told.push_back(fmt::format("{} of up to {}", buckets->samples()[b], lengths[b]));
+  notices << fmt::format("documents: {} tokens; {} batches of {} an epoch\n", join(told, ", "),
+                         buckets->batches_per_epoch(), batch);
+  if (buckets->cut() > 0)
+    notices << fmt::format("{} documents have more than {} tokens, of which the rest is not seen\n",
+                           buckets->cut(), lengths.back() + 1);
+  return {.batch =
+              [model, buckets](std::int64_t step) {
+                StepBatch columns = buckets->at_step(step);
+                add_label_weights(model, columns, 1);
+                return columns;
+              },
+          .batches_per_epoch = buckets->batches_per_epoch(),
+          .samples = batch};
+}
+
+BucketedSessions::BucketedSessions(Session& longest,
+                                   const std::vector<std::pair<std::int64_t, Prepared>>& others,
+                                   const SessionOptions& options)
+    : longest_(longest) {
+  SessionOptions shared = options;
+  shared.memory = longest.memory();
+  for (const auto& [length, program] : others) others_.emplace_back(length, start_threads(program, shared));
+}
+
+std::vector<Tensor> BucketedSessions::step(const StepBatch& batch) {
+  const std::int64_t length = batch.at("input").shape().back();
+  const auto own = std::ranges::find(others_, length, [](const auto& each) { return each.first; });
+  return own == others_.end() ? longest_.step(batch) : own->second.step(batch);
+}
+
+}  // namespace shardwright

@@ -1,0 +1,105 @@
+// Buffers of what is kept take the offsets that they have in the first program. All others are placed as assign_buffers does: the
+// largest first, at the lowest offset that is free over their life; but those in slots lie there throughout.
+
+#include "shardwright/passes/share_memory.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "shardwright/base/index.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/passes/occupied.h"
+
+namespace shardwright {
+namespace {
+
+using KeptLeaves = std::map<std::string, ValueId>;
+
+/// What is kept from step to step.
+KeptLeaves kept_leaves_of(const Graph& graph) {
+  KeptLeaves out;
+  for (const Node& node : graph.nodes)
+    if (node.op->kind == OpKind::parameter || node.op->kind == OpKind::state)
+      out.emplace(graph.value(node.results[0]).name, node.results[0]);
+  return out;
+}
+
+/// Throws: Error if what is called `name` is not the same value in the same lay on each rank.
+void check_alike(const std::string& name, const Program& one, ValueId a, const Program& other, ValueId b) {
+  const Value &x = one.graph.value(a), &y = other.graph.value(b);
+  if (x.global_type() != y.global_type())
+    throw error(
+        "'{}' is {} in one program and {} in another; the network is not one for batches of both sizes", name,
+        to_text(x.global_type()), to_text(y.global_type()));
+  bool is_alike = x.format == y.format && one.rank_count() == other.rank_count();
+  for (int rank = 0; is_alike && rank < one.rank_count(); ++rank)
+    is_alike = box_of(one.graph, a, rank) == box_of(other.graph, b, rank);
+  if (!is_alike)
+    throw error("'{}' lies otherwise in one program than in another; they cannot share it", name);
+}
+
+/// Places all buffers of `program` that `fixed` says no offset of.
+void place_around(Program& program, const std::map<int, std::int64_t>& fixed) {
+  const int last = static_cast<int>(program.graph.nodes.size()) + 1;
+  const Lifetime always{0, last};
+  Occupied occupied(last + 1);
+  std::vector<Buffer*> order;
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    Buffer& buffer = program.buffers[b];
+    const auto place = fixed.find(static_cast<int>(b));
+    if (place == fixed.end()) {
+      order.push_back(&buffer);
+      continue;
+    }
+    buffer.offset = place->second;
+    occupied.take(always, buffer.offset, buffer.bytes);
+    program.arena_bytes = std::max(program.arena_bytes, buffer.end_offset());
+  }
+  const auto is_apart = [](const Buffer* b) { return b->slots > 1 || b->life != Life::whole; };
+  std::ranges::stable_sort(order, [&](const Buffer* a, const Buffer* b) {
+    return is_apart(a) != is_apart(b) ? is_apart(a) : a->bytes > b->bytes;
+  });
+  for (Buffer* b : order) {
+    const Lifetime life = is_apart(b) ? always : Lifetime{b->begin.index + 1, b->end.index + 1};
+    b->offset = occupied.lowest_free(life, b->slots * b->bytes, 0);
+    occupied.take(life, b->offset, b->slots * b->bytes);
+    program.arena_bytes = std::max(program.arena_bytes, b->end_offset());
+  }
+}
+
+}  // namespace
+
+std::vector<Pipeline> sharing_memory(std::vector<Pipeline> pipelines) {
+  const std::vector<Program> first = pipelines.front().stages;
+  for (const Pipeline& p : pipelines)
+    for (const Program& program : p.stages)
+      if (program.host_bytes > 0)
+        throw error("programs that keep something on the host cannot share memory; leave out --offload");
+  std::vector<std::int64_t> arenas;
+  for (const Program& program : first) arenas.push_back(program.arena_bytes);
+  for (std::size_t p = 1; p < pipelines.size(); ++p) {
+    if (pipelines[p].stages.size() != first.size())
+      throw error("programs of other stages cannot share memory");
+    for (std::size_t s = 0; s < first.size(); ++s) {
+      Program& program = pipelines[p].stages[s];
+      const KeptLeaves ours = kept_leaves_of(first[s].graph), theirs = kept_leaves_of(program.graph);
+      std::map<int, std::int64_t> fixed;  // by buffer
+      for (const auto& [name, v] : theirs) {
+        const auto own = ours.find(name);
+        if (own == ours.end() || ours.size() != theirs.size())
+          throw error("'{}' is not in all programs; they cannot share memory", name);
+        check_alike(name, first[s], own->second, program, v);
+        fixed[program.buffer_of[at(v.index)]] = first[s].buffer(own->second)->offset;
+      }
+      program.arena_bytes = 0;
+      place_around(program, fixed);
+      arenas[s] = std::max(arenas[s], program.arena_bytes);
+    }
+  }
+  for (Pipeline& p : pipelines)
+    for (std::size_t s = 0; s < first.size(); ++s) p.stages[s].arena_bytes = arenas[s];
+  return pipelines;
+}
+
+}  // namespace shardwright

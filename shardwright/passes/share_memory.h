@@ -1,0 +1,16 @@
+// One memory for several programs of a network, each for batches of another size, of which one runs at a time: parameters and states
+// lie in the same places in all of them, and whatever else a step needs lies around them. So a further program takes no memory but
+// where its steps need more than those of all others.
+#pragma once
+
+#include <vector>
+
+#include "shardwright/lower/pipeline.h"
+
+namespace shardwright {
+
+/// The same programs with their buffers so placed, and arenas of one size. Places are those of the first, which should be the largest.
+/// Throws: Error if a parameter or state is another one in one of them, or lies otherwise on some rank.
+std::vector<Pipeline> sharing_memory(std::vector<Pipeline> pipelines);
+
+}  // namespace shardwright
