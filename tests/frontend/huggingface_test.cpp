@@ -143,7 +143,7 @@ TEST_P(SlowFolders, train_as_transformers_does_under_searched_plans) {
 
 const auto folders =
     ::testing::Values("llama", "llama_bf16", "llama3_sharded", "mistral", "qwen3", "gpt2_hub_names", "gemma2",
-                      "bert_mlm", "vit", "mixtral_sharded", "t5", "t5_gated", "deepseek_v3");
+                      "bert_mlm", "vit", "mixtral_sharded", "t5", "t5_gated", "deepseek_v3", "whisper");
 INSTANTIATE_TEST_SUITE_P(, EndToEndFolders, folders, [](const auto& param) { return param.param; });
 INSTANTIATE_TEST_SUITE_P(, SlowFolders, folders, [](const auto& param) { return param.param; });
 
@@ -246,6 +246,10 @@ TEST_F(HuggingFaceErrors, what_config_says_is_understood_or_refused_by_name) {
       {"deepseek_v3", "n_group", 3, "\"n_group\" is 3 but should be such that 8 experts are in groups"},
       {"deepseek_v3", "num_experts_per_tok", 5, "5 experts cannot be chosen in 2 of 4 groups of 8 experts"},
       {"deepseek_v3", "scoring_func", "softmax", "experts would be chosen otherwise"},
+      {"whisper", "apply_spec_augment", true, "parts of the sound would be left out by chance"},
+      {"whisper", "encoder_attention_heads", 5,
+       "\"encoder_attention_heads\" is 5 but should be a divisor of the width 24"},
+      {"whisper", "max_source_positions", 9, "is [8, 24] but config.json makes it [9, 24]"},
       {"t5", "num_decoder_layers", 3, "has no tensor 'decoder.block.2."},
   };
   for (const Case& c : cases) {

@@ -28,7 +28,7 @@ void write_data(const std::string& path, const Json& inputs) {
     Shape shape{1};
     std::vector<double> all;
     flatten(value, shape, all, 1);
-    const DType dtype = name == "pixel_values" ? DType::f64 : DType::i64;
+    const DType dtype = name == "pixel_values" || name == "input_features" ? DType::f64 : DType::i64;
     out[name] = make_tensor({dtype, shape}, all);
   }
   write_safetensors(path, out);

@@ -174,6 +174,8 @@ std::string spec_for_data(const std::string& spec, const std::string& path) {
   const bool has_targets = std::ranges::find(family.inputs, "decoder_input_ids") != family.inputs.end();
   if (has_targets && file->has("labels"))
     keys.try_emplace("target", std::to_string(file->type("labels").shape.back()));
+  if (file->has("input_features") && file->type("input_features").shape.size() == 4)
+    keys.try_emplace("batch", std::to_string(file->type("input_features").shape[1]));
   if (file->has("pixel_values") && file->type("pixel_values").shape.size() == 5)
     keys.try_emplace("batch", std::to_string(file->type("pixel_values").shape[1]));
   return with_keys(spec, keys);

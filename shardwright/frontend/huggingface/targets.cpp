@@ -5,11 +5,14 @@
 
 namespace shardwright::huggingface {
 
-Targets targets_of(const FamilyCall& call, Trace& trace, std::int64_t length, std::int64_t vocabulary,
-                   std::int64_t padding) {
-  length = call.arguments.integer("target", length);
+Targets targets_of(const FamilyCall& call, Trace& trace, const TargetOptions& options) {
+  const std::int64_t length = call.arguments.integer("target", options.length);
+  if (options.most && length > *options.most)
+    throw error("target={}: the decoder has {} places", length, *options.most);
   const Type type{DType::i32, {call.batch(), length}};
-  const auto first = call.config.given_integer("decoder_start_token_id", 0, vocabulary - 1);
+  std::optional<std::int64_t> first =
+      call.config.given_integer("decoder_start_token_id", 0, options.vocabulary - 1);
+  if (!first && options.first && *options.first < options.vocabulary) first = options.first;
   const Traced label = trace.input("label", type);
   if (call.brings("decoder_input_ids")) return {label, trace.input("decoder_input_ids", type)};
   if (!first)
@@ -32,7 +35,7 @@ Targets targets_of(const FamilyCall& call, Trace& trace, std::int64_t length, st
                  {{"dims", Shape{1}}, {"starts", Shape{0}}, {"stops", Shape{length - 1}}}, "label.earlier");
   const Traced moved = Operator("concat", "label.moved").with("dim", std::int64_t{1})(begin, earlier);
   const Traced is_there = trace.call("not_equal", {moved, number(not_asked)}, {}, "label.is_fed");
-  return {label, trace.call("where", {is_there, moved, number(padding)}, {}, "label.fed")};
+  return {label, trace.call("where", {is_there, moved, number(options.padding)}, {}, "label.fed")};
 }
 
 }  // namespace shardwright::huggingface

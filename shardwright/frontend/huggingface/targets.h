@@ -10,9 +10,15 @@ struct Targets {
   Traced fed;    // as label
 };
 
-/// The key `target` says how long they are; else as long as sequences are. Labels that are not asked for feed `padding`.
-/// Throws: Error where the config says no first element and data do not bring `decoder_input_ids`.
-Targets targets_of(const FamilyCall& call, Trace& trace, std::int64_t length, std::int64_t vocabulary,
-                   std::int64_t padding);
+struct TargetOptions {
+  std::int64_t length = 512;              // where the key `target` says nothing
+  std::optional<std::int64_t> most = {};  // places that the decoder has
+  std::int64_t vocabulary = 0;
+  std::int64_t padding = 0;                // fed for labels that are not asked for
+  std::optional<std::int64_t> first = {};  // where the config says none
+};
+
+/// Throws: Error where nothing says the first element and data do not bring `decoder_input_ids`.
+Targets targets_of(const FamilyCall& call, Trace& trace, const TargetOptions& options);
 
 }  // namespace shardwright::huggingface

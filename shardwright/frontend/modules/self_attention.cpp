@@ -35,6 +35,11 @@ Attributes weights_of(SelfAttention::Options options) {
   return attributes_of(options);
 }
 
+SelfAttention::Options of_keys(SelfAttention::Options options) {
+  options.qkv_bias = options.key_bias.value_or(options.qkv_bias);
+  return options;
+}
+
 Operator rotary_of(const std::string& name, const SelfAttention::Options& options) {
   Operator out = rotary(name);
   if (!options.rates.empty()) return out.with("rates", options.rates);
@@ -85,7 +90,7 @@ SelfAttention::SelfAttention(const std::string& called, std::int64_t width, cons
       scale(options.scale),
       cap(options.cap),
       q(name + ".q", width, options.heads, features_of(width, options), options),
-      k(name + ".k", width, options.kv_heads, q.features, options),
+      k(name + ".k", width, options.kv_heads, q.features, of_keys(options)),
       v(name + ".v", width, options.kv_heads, q.features, options),
       is_explicit(options.is_explicit || options.cap > 0),
       scores(matmul(name + ".scores", {{"transpose_b", true}})),

@@ -44,6 +44,7 @@ struct SelfAttention {
     bool is_causal = true;
     bool is_explicit = false;  // scores lie in memory: products and a softmax instead of one operator
     bool qkv_bias = false;
+    std::optional<bool> key_bias = {};  // none: as qkv_bias
     bool out_bias = false;
     std::optional<Initializer> start = {};  // of the weights, as of Dense
     std::int64_t features = 0;              // of a head; 0: width / heads

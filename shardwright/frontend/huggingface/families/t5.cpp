@@ -213,7 +213,8 @@ BuiltFamily build(const FamilyCall& call) {
   const std::int64_t length = call.arguments.integer("seq", 512);
   const Type tokens{DType::i32, {call.batch(), length}};
   const Traced input = trace.input("input", tokens);
-  const Targets targets = targets_of(call, trace, length, o.vocabulary, padding);
+  const Targets targets =
+      targets_of(call, trace, {.length = length, .vocabulary = o.vocabulary, .padding = padding});
   call.config.check_all_read();
   const Type of_target = targets.label.type();
   const auto given = [&](const char* name, const Type& type) {
