@@ -2,7 +2,6 @@
 
 #include "examples/digits_path.h"
 #include "shardwright/shardwright.h"
-
 using namespace shardwright;
 
 struct Net {

@@ -3,7 +3,7 @@
 # goes on, and lets it write. The last line tells how many of its sentences the grammar accepts.
 # Usage: examples/text_to_sentences.sh FOLDER [MODEL [STEPS]], with shardwright on the path; minutes on two cores
 set -euo pipefail
-folder=$1 model=${2:-llama:layers=6,hidden=384,heads=6,kv_heads=2,ffn=1024,vocab=900,seq=64,batch=16} steps=${3:-600}
+folder=$1 model=${2:-llama:layers=6,hidden=384,heads=6,kv_heads=2,ffn=1024,vocab=900,seq=64,batch=16} steps=${3:-240}
 tokenizer=$(dirname "$0")/../tests/reference/tokenizer/gpt2_style.json
 mkdir -p "$folder"
 shardwright data sentences --out "$folder/corpus"
