@@ -13,6 +13,7 @@ namespace {
 
 /// Operators that read operand 0 at the indices that operand 1 has.
 constexpr std::array<std::string_view, 3> lookups{"gather", "scatter", "scatter_add"};
+constexpr std::string_view lookup_of_bags = "lookup";  // along the dim before the last
 
 /// Operators whose results hold elements of their operands and nothing else.
 constexpr std::array<std::string_view, 12> moves{"reshape",   "flatten",       "squeeze", "expand_dims",
@@ -43,9 +44,10 @@ std::vector<ValueId> inputs_behind(const Graph& graph, ValueId value) {
 std::map<std::string, std::int64_t> lookup_rows(const Graph& graph) {
   std::map<std::string, std::int64_t> out;
   for (const Node& node : graph.nodes) {
-    if (!is_one_of(lookups, node)) continue;
+    const bool is_of_bags = node.op->name == lookup_of_bags;
+    if (!is_of_bags && !is_one_of(lookups, node)) continue;
     const Shape& table = graph.value(node.operands[0]).type.shape;
-    const std::int64_t rows = table[ops::dim_of(node.attributes.integer("dim", 0), table)];
+    const std::int64_t rows = table[ops::dim_of(is_of_bags ? -2 : node.attributes.integer("dim", 0), table)];
     for (ValueId input : inputs_behind(graph, node.operands[1])) {
       std::int64_t& least = out.try_emplace(graph.value(input).name, rows).first->second;
       least = std::min(least, rows);
