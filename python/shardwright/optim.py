@@ -35,6 +35,17 @@ def momentum(lr: float = 0.01, momentum: float = 0.9, nesterov: bool = False, we
     return Optimizer("momentum", settings, clip_norm)
 
 
+def adagrad(lr: float = 0.01, epsilon: float = 1e-10, weight_decay: float = 0.0, clip_norm: float = 0.0) -> Optimizer:
+    """s = s + g^2; w - lr g / (sqrt(s) + epsilon)."""
+    return Optimizer("adagrad", {"rate": lr, "epsilon": epsilon, "weight_decay": weight_decay}, clip_norm)
+
+
+def lazy_adam(lr: float = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8,
+              clip_norm: float = 0.0) -> Optimizer:
+    """Adam that leaves the moments of a table's rows alone where a batch has none of them: PyTorch's SparseAdam."""
+    return Optimizer("lazy_adam", {"rate": lr, "beta1": beta1, "beta2": beta2, "epsilon": epsilon}, clip_norm)
+
+
 def adam(lr: float = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, weight_decay: float = 0.0,
          clip_norm: float = 0.0) -> Optimizer:
     """Adam; weight decay is added to the gradient."""
@@ -49,4 +60,4 @@ def adamw(lr: float = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: 
     return Optimizer("adamw", settings, clip_norm)
 
 
-__getattr__ = missing_name(__name__, ["adam", "adamw", "momentum", "sgd"], {"lr_scheduler": "shardwright.RateSchedule"})
+__getattr__ = missing_name(__name__, ["adagrad", "adam", "adamw", "lazy_adam", "momentum", "sgd"], {"lr_scheduler": "shardwright.RateSchedule"})

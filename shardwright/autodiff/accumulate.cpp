@@ -3,96 +3,20 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_set>
 
+#include "shardwright/autodiff/graph_copy.h"
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/index.h"
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/ops/calls.h"
+#include "shardwright/ops/row_updates.h"
 
 namespace shardwright {
 namespace {
-
-/// Copies a graph node by node, with more nodes in between.
-class Copy {
- public:
-  explicit Copy(const Graph& from)
-      : from_(from),
-        values_(from.values.size()),
-        accumulated_(from.values.size()),
-        before_update_(from.values.size()),
-        kept_(from.values.size()),
-        nodes_(from.nodes.size()) {
-    out_.level = from.level;
-    out_.meshes = from.meshes;
-  }
-
-  ValueId of(ValueId v) const { return values_[at(v.index)]; }
-  NodeId of(NodeId id) const { return nodes_[at(id.index)]; }
-  /// Where the update reads `v`, it reads `instead`.
-  void accumulate(ValueId v, ValueId instead) { accumulated_[at(v.index)] = instead; }
-
-  /// Where forward and backward read `v`, they read `instead`.
-  void replace_before_update(ValueId v, ValueId instead) { before_update_[at(v.index)] = instead; }
-
-  /// Where a leaf takes `v`, it takes `instead`.
-  void keep(ValueId v, ValueId instead) { kept_[at(v.index)] = instead; }
-
-  void add(NodeId id, Phase phase) {
-    Node node = from_.node(id);
-    node.phase = phase;
-    for (ValueId& v : node.operands) {
-      const ValueId instead = (phase == Phase::update ? accumulated_ : before_update_)[at(v.index)];
-      v = instead.is_valid() ? instead : of(v);
-    }
-    if (node.forward.is_valid()) node.forward = of(node.forward);
-    std::vector<Value> results;
-    for (ValueId v : node.results) {
-      Value value = from_.value(v);
-      for (ValueId& of_value : value.gradient_of) of_value = of(of_value);
-      results.push_back(std::move(value));
-    }
-    const std::vector<ValueId> old = node.results;
-    nodes_[at(id.index)] = {static_cast<int>(out_.nodes.size())};
-    const std::vector<ValueId> fresh = add(std::move(node), std::move(results));
-    for (std::size_t r = 0; r < old.size(); ++r) values_[at(old[r].index)] = fresh[r];
-  }
-
-  std::vector<ValueId> add(Node node, std::vector<Value> results) {
-    const NodeId id{static_cast<int>(out_.nodes.size())};
-    node.results.clear();
-    for (std::size_t r = 0; r < results.size(); ++r) {
-      results[r].producer = id;
-      results[r].result = static_cast<int>(r);
-      node.results.push_back({static_cast<int>(out_.values.size())});
-      out_.values.push_back(std::move(results[r]));
-    }
-    out_.nodes.push_back(std::move(node));
-    return out_.nodes.back().results;
-  }
-
-  Graph finish() {
-    const auto or_else = [this](ValueId instead, ValueId v) { return instead.is_valid() ? instead : of(v); };
-    for (ValueId v : from_.outputs) out_.outputs.push_back(or_else(before_update_[at(v.index)], v));
-    for (const Update& u : from_.updates)
-      out_.updates.push_back({of(u.leaf), or_else(kept_[at(u.value.index)], u.value)});
-    return std::move(out_);
-  }
-
-  Graph& graph() { return out_; }
-  const Graph& graph() const { return out_; }
-
- private:
-  const Graph& from_;
-  Graph out_;
-  std::vector<ValueId> values_;         // by value of `from_`
-  std::vector<ValueId> accumulated_;    // the same, where there is a sum
-  std::vector<ValueId> before_update_;  // what forward and backward read instead, where there is something
-  std::vector<ValueId> kept_;           // what leaves take instead
-  std::vector<NodeId> nodes_;
-};
 
 class Accumulation {
  public:
@@ -124,8 +48,11 @@ class Accumulation {
       if (is_moved_[at(node.results.front().index)]) read_copy_of(node.results.front());
       for (ValueId v : node.results)
         if (is_read_as_well_[at(v.index)]) keep_copy_of(v);
-      for (ValueId v : node.results)
+      for (ValueId v : node.results) {
         if (const auto it = of_parameter_.find(v); it != of_parameter_.end()) accumulate(v, it->second);
+        if (const auto it = ids_of_rows_.find(v); it != ids_of_rows_.end()) keep_rows(v, it->second);
+        if (is_of_all_rows_[at(v.index)]) copy_.graph().value(copy_.of(v)).type.shape[0] *= micro_batches_;
+      }
     }
     Graph out = copy_.finish();
     out.updates.insert(out.updates.end(), updates_.begin(), updates_.end());
@@ -239,14 +166,33 @@ class Accumulation {
     return changing;
   }
 
+  /// Gradients that are rows of a table: they and their ids are kept one behind the other, and what the update makes of them
+  /// is of all of them.
+  void find_rows() {
+    is_of_all_rows_.assign(graph_.values.size(), false);
+    for (const Node& node : graph_.nodes) {
+      const auto read = node.phase == Phase::update ? row_operands(node) : std::nullopt;
+      if (!read) continue;
+      ValueId rows = node.operands[read->rows];
+      while (graph_.node(graph_.value(rows).producer).phase == Phase::update) {
+        is_of_all_rows_[at(rows.index)] = true;
+        rows = graph_.node(graph_.value(rows).producer).operands.front();
+      }
+      ids_of_rows_[rows].insert(node.operands[read->ids]);
+      kept_.insert({rows, node.operands[read->ids]});
+    }
+  }
+
   void find_gradients() {
+    find_rows();
     is_late_.assign(graph_.nodes.size(), false);
     const std::vector<bool> changing = find_changing();
     for (NodeId id : graph_.node_ids()) {
       if (graph_.node(id).phase != Phase::update) continue;
       for (ValueId v : graph_.node(id).operands) {
         const Value& value = graph_.value(v);
-        if (graph_.node(value.producer).phase == Phase::update || !changing[at(v.index)]) continue;
+        if (graph_.node(value.producer).phase == Phase::update || !changing[at(v.index)] || kept_.contains(v))
+          continue;
         const auto parameter = std::find_if(value.gradient_of.begin(), value.gradient_of.end(),
                                             [this](ValueId p) { return is_parameter(p); });
         if (parameter == value.gradient_of.end())
@@ -296,6 +242,28 @@ class Accumulation {
     graph.nodes.back().attributes.set("value", seed.attributes.number("value", 1) / micro_batches_);
   }
 
+  void keep_rows(ValueId rows, const std::set<ValueId>& ids) {
+    push(rows);
+    for (ValueId v : ids)
+      if (kept_ids_.insert(v).second) push(v);
+  }
+
+  void push(ValueId v) {
+    const Value& value = graph_.value(v);
+    Type type = value.type;
+    type.shape[0] *= micro_batches_;
+    const auto add = [&](const OpDef& op, std::vector<ValueId> operands, const char* name) {
+      return copy_
+          .add({.op = &op, .operands = std::move(operands), .phase = Phase::backward},
+               {{.name = free_name(value.name + name), .type = type}})
+          .front();
+    };
+    const ValueId leaf = add(op_of(OpKind::accumulator), {}, ".kept");
+    const ValueId all = add(push_op(), {leaf, copy_.of(v)}, ".all");
+    copy_.accumulate(v, all);
+    updates_.push_back({leaf, all});
+  }
+
   void accumulate(ValueId gradient, ValueId parameter) {
     const std::string& name = graph_.value(parameter).name;
     Type type = graph_.value(gradient).type;
@@ -342,9 +310,13 @@ class Accumulation {
   Users users_;  // per value
   int micro_batches_;
   const std::vector<int>& stages_;
-  Copy copy_;
-  std::map<ValueId, ValueId> of_parameter_;  // what is accumulated, and whose gradient it is
-  std::vector<bool> is_late_;                // per node: sums that the update makes
+  GraphCopy copy_;
+  std::map<ValueId, ValueId> of_parameter_;           // what is accumulated, and whose gradient it is
+  std::map<ValueId, std::set<ValueId>> ids_of_rows_;  // of gradients that are rows
+  std::set<ValueId> kept_;                            // these rows and ids
+  std::set<ValueId> kept_ids_;                        // ids for which there is a leaf
+  std::vector<bool> is_of_all_rows_;                  // per value: made by the update of such rows
+  std::vector<bool> is_late_;                         // per node: sums that the update makes
   std::vector<Update> updates_;
   struct ShortSum {
     ValueId gradient, sum;

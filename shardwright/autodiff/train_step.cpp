@@ -13,6 +13,7 @@
 #include "shardwright/ops/calls.h"
 #include "shardwright/ops/clip_norm.h"
 #include "shardwright/ops/loss_scale.h"
+#include "shardwright/ops/row_updates.h"
 
 namespace shardwright {
 
@@ -35,7 +36,7 @@ namespace {
 Attributes start_of_master(const Graph& graph, ValueId parameter) {
   Attributes start;
   for (const auto& [name, value] : graph.node(graph.value(parameter).producer).attributes)
-    if (name != "master" && name != "comm_fusion") start.set(name, value);
+    if (name != "master" && name != "comm_fusion" && name != sparse_attribute) start.set(name, value);
   if (start.text("as", "").empty()) start.set("as", graph.value(parameter).name);
   return start;
 }
@@ -61,6 +62,7 @@ class UpdateStep {
     builder_.set_phase(Phase::update);
     for (auto& [parameter, gradient] : gradients_)
       if (const auto dtype = master_type(graph_, parameter)) gradient = cast_to(builder_, gradient, *dtype);
+    find_rows();
     look_at_gradients();
     count_steps();
     for (const auto& [parameter, gradient] : gradients_) update(parameter, gradient);
@@ -82,12 +84,29 @@ class UpdateStep {
     return power_below;
   }
 
+  /// Gradients of tables that are updated by rows.
+  void find_rows() {
+    for (const auto& [parameter, gradient] : gradients_) {
+      const Node& leaf = graph_.node(graph_.value(parameter).producer);
+      if (!leaf.attributes.flag(sparse_attribute) || !by_rows(op_, optimizer_.attributes)) continue;
+      auto found = row_gradient(graph_, gradient);
+      if (!found) continue;
+      found->rows = cast_to(builder_, found->rows, graph_.value(gradient).type.dtype);
+      rows_.emplace(parameter, *found);
+    }
+  }
+
   /// All gradients are there: what they are multiplied with, and whether there is an update at all.
   void look_at_gradients() {
     if (optimizer_.clip_norm <= 0 && !scale_.is_valid() && !optimizer_.keeps_norm) return;
     std::vector<ValueId> all;
-    for (const auto& [parameter, gradient] : gradients_) all.push_back(gradient);
-    const ValueId squares = sum_of_squares(builder_, all);
+    for (const auto& [parameter, gradient] : gradients_) {
+      const auto rows = rows_.find(parameter);
+      all.push_back(rows == rows_.end()
+                        ? squares_of(builder_, gradient)
+                        : squares_of_rows(builder_, rows->second, graph_.value(parameter).type.shape));
+    }
+    const ValueId squares = sum_of_squares(builder_, std::move(all));
     if (scale_.is_valid()) {
       factor_ = inverse_of(builder_, scale_);
       is_good_ = is_finite(builder_, squares, "gradients.are_finite");
@@ -135,7 +154,12 @@ class UpdateStep {
     const Type type = graph_.value(gradient).type;
     Attributes attributes;
     for (const auto& [key, setting] : optimizer_.attributes)
-      if (key != "rate" || !optimizer_.has_set_rate) attributes.set(key, setting);
+      if ((key != "rate" || !optimizer_.has_set_rate) &&
+          (key != "weight_decay" || !rows_.contains(parameter)))
+        attributes.set(key, setting);
+    const auto rows = rows_.find(parameter);
+    const bool has_rows = rows != rows_.end();
+    if (has_rows) gradient = rows->second.rows;
     std::vector<ValueId> operands{parameter,
                                   factor_.is_valid() ? scaled(builder_, gradient, factor_) : gradient};
     for (const std::string& state : op_.optimizer->states)
@@ -151,13 +175,18 @@ class UpdateStep {
       attributes.set("guarded", true);
       operands.push_back(is_good_);
     }
+    if (has_rows) {
+      attributes.set("bag", rows->second.bag);
+      operands.push_back(rows->second.ids);
+    }
     if (optimizer_.has_set_rate) {
       if (!rate_.is_valid()) rate_ = existing_state(graph_, optimizer_.rate_name);
       if (!rate_.is_valid())
         rate_ = leaf(optimizer_.rate_name, optimizer_.attributes.number("rate", 0), DType::f64);
       operands.push_back(rate_);
     }
-    const auto results = builder_.call_all(op_, std::move(operands), std::move(attributes), name + ".new");
+    const OpDef& op = has_rows ? *by_rows(op_, optimizer_.attributes) : op_;
+    const auto results = builder_.call_all(op, std::move(operands), std::move(attributes), name + ".new");
     graph_.updates.push_back({parameter, results.front()});
     for (std::size_t i = 0; i < states.size(); ++i) graph_.updates.push_back({states[i], results[i + 1]});
   }
@@ -167,11 +196,12 @@ class UpdateStep {
   const OptimizerChoice& optimizer_;
   const OpDef& op_;
   std::map<ValueId, ValueId> gradients_;
-  ValueId scale_;    // of the loss; invalid: none
-  ValueId is_good_;  // 1, or 0 where gradients have overflowed; invalid: nobody asks
-  ValueId factor_;   // of all gradients; invalid: 1
-  ValueId count_;    // of steps done
-  ValueId rate_;     // where it is set from outside
+  std::map<ValueId, RowGradient> rows_;  // by parameter
+  ValueId scale_;                        // of the loss; invalid: none
+  ValueId is_good_;                      // 1, or 0 where gradients have overflowed; invalid: nobody asks
+  ValueId factor_;                       // of all gradients; invalid: 1
+  ValueId count_;                        // of steps done
+  ValueId rate_;                         // where it is set from outside
 };
 
 }  // namespace
@@ -232,12 +262,24 @@ bool has_masters(const Graph& graph) {
 const OpDef& optimizer_called(std::string_view name) {
   std::vector<std::string> known;
   for (const OpDef& op : all_ops()) {
-    if (!op.optimizer) continue;
+    if (!op.optimizer || op.kernel) continue;  // updates by rows are no choice of their own
     if (op.name == name) return op;
     known.push_back(op.name);
   }
   throw unknown("optimizer", name, known);
 }
+
+namespace {
+
+/// Of tables that are updated by rows. Values of the forward keep their ids.
+void drop_unread_gradients(Graph& graph) {
+  std::vector<bool> keep = live_nodes(graph);
+  for (std::size_t n = 0; n < keep.size(); ++n) keep[n] = keep[n] || !is_backward(graph.nodes[n].phase);
+  const std::vector<ValueId> same(graph.values.size());
+  graph = rebuild(std::move(graph), kept(keep), same);
+}
+
+}  // namespace
 
 void add_updates(Graph& graph, const std::map<ValueId, ValueId>& gradients,
                  const OptimizerChoice& optimizer) {
@@ -262,6 +304,7 @@ void add_train_step(Graph& graph, ValueId loss, const OptimizerChoice& optimizer
   graph.nodes.reserve(4 * graph.nodes.size());  // about what it will be
   graph.values.reserve(5 * graph.values.size());
   UpdateStep(graph, optimizer).add(loss);
+  if (std::ranges::any_of(graph.nodes, updates_rows)) drop_unread_gradients(graph);
   graph.outputs.erase(std::remove(graph.outputs.begin(), graph.outputs.end(), loss), graph.outputs.end());
   graph.outputs.insert(graph.outputs.begin(), loss);
   if (std::any_of(graph.nodes.begin(), graph.nodes.end(), is_frozen))

@@ -16,6 +16,7 @@
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/model_folder.h"
 #include "shardwright/frontend/table.h"
+#include "shardwright/ops/row_updates.h"
 #include "shardwright/search/automatic/stock.h"
 #include "shardwright/training/finite.h"
 
@@ -119,6 +120,7 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
   const std::vector<std::int64_t> lengths = lengths_of(arguments);
   const int batch_parts = plan.settings.pipelining.batch_parts();
   const SampleSource source = source_of(arguments, "--data");
+  for (const std::string& notice : tables_updated_whole(model.graph)) notices << notice << "\n";
   TrainingData data =
       lengths.empty() ? training_data(model, batch_parts, source, data_path ? data_path : "", seed, notices)
                       : bucketed_data(model, batch_parts, source, lengths, seed, notices);

@@ -7,6 +7,7 @@
 
 #include "shardwright/cost/compute.h"
 #include "shardwright/graph/graph.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
@@ -38,7 +39,9 @@ double bytes_moved(const Graph& graph, const Node& node, double flops, std::vect
   for (ValueId v : node.operands)
     if (is_new(v)) bytes += bytes_read(graph, v, flops);
   for (ValueId v : node.results)
-    if (is_new(v)) bytes += static_cast<double>(graph.value(v).type.bytes());
+    if (is_new(v))
+      bytes +=
+          updates_rows(node) ? bytes_read(graph, v, flops) : static_cast<double>(graph.value(v).type.bytes());
   return bytes;
 }
 

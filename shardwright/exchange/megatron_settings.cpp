@@ -157,7 +157,8 @@ class FieldWriter {
     const bool is_adam = choice.name == "adamw" || (choice.name == "adam" && setting("weight_decay") == 0);
     const bool is_plain = choice.name == "sgd" || choice.name == "momentum";
     if (!is_adam && !is_plain)
-      return left_.leave({"optimizer"}, "Megatron's adam decays apart from gradients");
+      return left_.leave({"optimizer"}, choice.name == "adam" ? "Megatron's adam decays apart from gradients"
+                                                              : "Megatron has adam and sgd alone");
     if (choice.name == "momentum" && setting("nesterov") != 0)
       return left_.leave({"optimizer"}, "Megatron's sgd has no such momentum");
     left_.take({"optimizer"});

@@ -13,6 +13,10 @@ inline bool is_leaf(const Node& node) {
   return node.op->kind != OpKind::compute && node.op->kind != OpKind::step;
 }
 
+/// An update of the rows that a batch has of a table, and of no others (ops/row_updates.h). Updates of whole tensors are
+/// point-wise, so that they have blocks instead of a kernel.
+inline bool updates_rows(const Node& node) { return node.op->optimizer && node.op->kernel; }
+
 /// Between ranks, or between a device and its host.
 inline bool is_transfer(const Node& node) {
   return node.op->kind == OpKind::step && !is_local(*node.op->step);

@@ -81,8 +81,8 @@ template <class T>
 using RowSum = std::conditional_t<is_short<T>, double, Compute<T>>;
 
 /// to = the sum of rows: `row(i)` and `share(i)` of the i-th of `count`.
-template <class T, class Row, class Share>
-void sum_rows(std::int64_t count, std::int64_t inner, Row row, Share share, T* to) {
+template <class T, class To, class Row, class Share>
+void sum_rows(std::int64_t count, std::int64_t inner, Row row, Share share, To* to) {
   vectorized([=] {
     constexpr std::int64_t strip = 256;
     std::array<RowSum<T>, strip> sums;
@@ -97,19 +97,54 @@ void sum_rows(std::int64_t count, std::int64_t inner, Row row, Share share, T* t
         for (std::int64_t e = 0; e < n; ++e)
           sum[e] += factor * static_cast<RowSum<T>>(static_cast<Compute<T>>(from[start + e]));
       }
-      for (std::int64_t e = 0; e < n; ++e) to[start + e] = static_cast<T>(static_cast<Compute<T>>(sum[e]));
+      for (std::int64_t e = 0; e < n; ++e) to[start + e] = static_cast<To>(static_cast<Compute<To>>(sum[e]));
     }
   });
 }
 
 /// to = what the bags of one row of the tables add to its gradient, of dy [bags, inner].
-template <class T>
-void sum_addends(const Bags& bags, std::span<const Addend> addends, const T* dy, T* to) {
+template <class T, class To>
+void sum_addends(const Bags& bags, std::span<const Addend> addends, const T* dy, To* to) {
   const Addend* const all = addends.data();
   sum_rows<T>(
       static_cast<std::int64_t>(addends.size()), bags.inner,
       [all, dy, inner = bags.inner](std::int64_t i) { return dy + all[i].bag * inner; },
       [all, &bags](std::int64_t i) { return bags.share(all[i].bag); }, to);
+}
+
+/// Where behind addends there is room for one row.
+inline std::int64_t bytes_before_row(const TensorView& ids) {
+  constexpr std::int64_t line = 64;
+  return (bytes_of_addends(ids) + line - 1) / line * line;
+}
+
+struct RowNames {
+  std::string table, rows, ids;
+};
+
+/// The dims of the weight, of its rows and of their ids as text; every rank needs all rows that there are.
+inline RowNames row_names(const Shape& table, const Shape& ids, bool is_bag) {
+  if (!is_bag) {
+    const Names n = names_of(table.size(), ids.size(), 0, "", "^");
+    return {n.table, n.rows, n.indices};
+  }
+  std::vector<std::string> before, of_tables;
+  for (std::size_t d = 0; d + table.size() - 1 < ids.size(); ++d) before.push_back(fmt::format("b{}^", d));
+  for (std::size_t d = 0; d + 2 < table.size(); ++d) of_tables.push_back(fmt::format("t{}", d));
+  const auto text = [](std::vector<std::string> dims, std::initializer_list<std::string> more) {
+    dims.insert(dims.end(), more);
+    return tensor_text(dims);
+  };
+  std::vector<std::string> both = before;
+  both.insert(both.end(), of_tables.begin(), of_tables.end());
+  return {text(of_tables, {"v", "e"}), text(both, {"e"}), text(both, {"h^"})};
+}
+
+/// Whether attribute `bag` (none, sum or mean) says that ids come in bags. Throws: Error on another word.
+inline bool is_bag(const Attributes& attributes) {
+  const std::string bag = attributes.text("bag", "none");
+  if (bag != "none" && bag != "sum" && bag != "mean") throw error("bag={}: there are none, sum, mean", bag);
+  return bag != "none";
 }
 
 }  // namespace shardwright::ops

@@ -12,10 +12,12 @@
 
 namespace shardwright {
 
-/// The sum of all squares, a scalar.
-inline ValueId sum_of_squares(Builder& builder, const std::vector<ValueId>& gradients) {
-  std::vector<ValueId> squares;
-  for (ValueId g : gradients) squares.push_back(builder.call("sum_of_squares", {g}));
+inline ValueId squares_of(Builder& builder, ValueId gradient) {
+  return builder.call("sum_of_squares", {gradient});
+}
+
+/// The sum of these squares of gradients, a scalar.
+inline ValueId sum_of_squares(Builder& builder, std::vector<ValueId> squares) {
   const bool is_wide = std::any_of(squares.begin(), squares.end(),
                                    [&](ValueId s) { return builder.type(s).dtype == DType::f64; });
   for (ValueId& s : squares) s = cast_to(builder, s, is_wide ? DType::f64 : DType::f32);

@@ -32,7 +32,8 @@ OpDef leaf(std::string name, std::string doc, OpKind kind, std::vector<std::stri
 }
 
 const std::vector<std::string> kept{"init", "value", "scale", "shift", "as", "cache"};  // runtime/initial.h
-const std::vector<std::string> trained{"init", "value", "scale", "shift", "as", "comm_fusion", "master"};
+const std::vector<std::string> trained{"init", "value",       "scale",  "shift",
+                                       "as",   "comm_fusion", "master", "sparse"};
 
 }  // namespace
 
@@ -41,7 +42,7 @@ std::vector<OpDef> leaves() {
       leaf("input", "a batch, or a part of one", OpKind::input),
       leaf("param",
            "a trained parameter; init, value, scale and shift say how it starts, master in which type it "
-           "is updated",
+           "is updated, sparse=true that its gradient is rows of a table (ops/row_updates.h)",
            OpKind::parameter, trained),
       leaf("state", "a value kept from step to step; cache: by one session, no checkpoint has it",
            OpKind::state, kept),

@@ -1,4 +1,4 @@
-// Updates of weights: sgd, momentum, adam, adamw, with the formulas of PyTorch 1.13.
+// Updates of weights: sgd, momentum, adagrad, adam, adamw, with the formulas of PyTorch 1.13; lazy_adam with that of its SparseAdam.
 //
 // Operands: weight, gradient, states, then the count of steps done (f32[], adam and adamw only), with `guarded` a
 // number (f32[]) that is 0 where nothing is to be changed, then the learning rate (f64[]) if it is no attribute. Results: the new weight and states, over the old ones.
@@ -22,6 +22,7 @@ namespace {
 
 const OptimizerFacet no_states{.states = {}};
 const OptimizerFacet one_state{.states = {"momentum"}};
+const OptimizerFacet squares{.states = {"squares"}};
 const OptimizerFacet two_states{.states = {"moment1", "moment2"}, .counts_steps = true};
 
 /// Weight, gradient and states: the operands that are tensors of the weight's shape.
@@ -136,18 +137,38 @@ BlockKernel momentum_block(const Call& call) {
   return call.attributes.flag("nesterov") ? momentum_block<true>(call) : momentum_block<false>(call);
 }
 
+/// d = g + weight_decay w;  s' = s + d^2;  w' = w - rate d / (sqrt(s') + epsilon)
+BlockKernel adagrad_block(const Call& call) {
+  const double weight_decay = call.attributes.number("weight_decay", 0);
+  const double least = call.attributes.number("epsilon", default_setting("adagrad", "epsilon"));
+  return floating_block(call, [=, rate = Rate(call)]<class C>(std::type_identity<C>, const ElementBlock& b) {
+    const auto r = static_cast<C>(rate.in(b)), decay = static_cast<C>(weight_decay);
+    const auto epsilon = static_cast<C>(least);
+    for_each_element<C, 3, 2>(b, [r, decay, epsilon](C w, C g, C s) {
+      const C d = g + decay * w;
+      const C s2 = s + d * d;
+      return std::array<C, 2>{w - r * d / (std::sqrt(s2) + epsilon), s2};
+    });
+  });
+}
+
 /// t = count + 1;  m' = beta1 m + (1 - beta1) g;  v' = beta2 v + (1 - beta2) g^2
 /// w' = w - rate / (1 - beta1^t) m' / (sqrt(v') / sqrt(1 - beta2^t) + epsilon)
 /// With plain_epsilon the denominator is (sqrt(v') + epsilon) / sqrt(1 - beta2^t).
-/// Weight decay: adam adds weight_decay w to g; adamw (decoupled) first takes w = (1 - rate weight_decay) w.
-template <bool is_decoupled>
+/// Weight decay: adam adds weight_decay w to g; adamw (decoupled) first takes w = (1 - rate weight_decay) w; lazy_adam has none,
+/// and the plain epsilon.
+enum class Adam : std::uint8_t { coupled, decoupled, lazy };
+
+template <Adam kind>
 BlockKernel adam_block(const Call& call) {
+  constexpr bool is_decoupled = kind == Adam::decoupled;
   const auto setting = [&call](std::string_view name) {
-    return call.attributes.number(name, default_setting(is_decoupled ? "adamw" : "adam", name));
+    constexpr std::string_view of = kind == Adam::lazy ? "lazy_adam" : is_decoupled ? "adamw" : "adam";
+    return call.attributes.number(name, default_setting(of, name));
   };
   const double beta1 = setting("beta1"), beta2 = setting("beta2");
   const double weight_decay = setting("weight_decay"), least = setting("epsilon");
-  const bool is_plain = call.attributes.flag("plain_epsilon");
+  const bool is_plain = kind == Adam::lazy || call.attributes.flag("plain_epsilon");
   return floating_block(
       call, [=, rate_of = Rate(call)]<class C>(std::type_identity<C>, const ElementBlock& b) {
         const double t = static_cast<double>(b.operand<float>(4)[0]) + 1, rate = rate_of.in(b);
@@ -294,14 +315,25 @@ std::vector<OpDef> optimizers() {
                  "f32[6], f32[6], f32[6] (rate=0.5, momentum=0.5, weight_decay=0.25, nesterov=true)",
                  "f16[4,6], f32[4,6], f32[4,6], f32[4,6] (rate=0.5, master=true)",
                  "f32[4,6], f32[4,6], f32[4,6], f32[]<2 (rate=0.5, guarded=true)"}),
+      optimizer("adagrad", "s' = s + g^2; w' = w - rate g / (sqrt(s') + epsilon)", squares, adagrad_block,
+                {"f32[4,6], f32[4,6], f32[4,6]>0 (epsilon=0.5, rate=0.5)",
+                 "f32[6], f32[6], f32[6]>0, f64[]<3 (weight_decay=0.25)",
+                 "f32[4,6], f32[4,6], f32[4,6]>0, f32[]<2 (rate=0.5, guarded=true)",
+                 "bf16[4,6], f32[4,6], f32[4,6]>0, f32[4,6] (rate=0.5, master=true)"}),
+      optimizer("lazy_adam",
+                "Adam that leaves moments of a table's rows alone where a batch has none of them", two_states,
+                adam_block<Adam::lazy>,
+                {adam + " (rate=0.5)", with_master_adam + ", f32[]<5, f64[]<3 (master=true)",
+                 adam + ", f32[]<2 (rate=0.5, guarded=true)",
+                 adam + " (beta1=0.5, beta2=0.75, epsilon=0.001, rate=0.5)"}),
       optimizer(
           "adam", "Adam with bias correction; weight_decay w is added to the gradient", two_states,
-          adam_block<false>,
+          adam_block<Adam::coupled>,
           {adam + " (rate=0.5)", with_master_adam + ", f32[]<5 (rate=0.5, master=true)",
            adam + ", f32[]<2 (rate=0.5, guarded=true)", adam + " (epsilon=0.5, plain_epsilon=true, rate=0.5)",
            adam + " (beta1=0.5, beta2=0.75, epsilon=0.001, rate=0.5, weight_decay=0.1)"}),
       optimizer("adamw", "Adam with bias correction; the weight decays by itself", two_states,
-                adam_block<true>,
+                adam_block<Adam::decoupled>,
                 {adam + " (rate=0.5, weight_decay=0.1)",
                  with_master_adam + ", f32[]<5, f64[]<3 (beta1=0.5, master=true)",
                  with_master_adam + ", f32[]<5, f32[]<2, f64[]<3 (guarded=true, master=true)",

@@ -55,6 +55,19 @@ def adam(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon,
     return updated(weight, [moment1, moment2], step, master, guard)
 
 
+def adagrad(weight, gradient, state, rate, epsilon, weight_decay, master=None, guard=None):
+    def step(w, s):
+        d = gradient + weight_decay * w if weight_decay else gradient
+        s = s + d * d
+        return w - as_number(rate, s) * d / (square_root(s) + epsilon), s
+
+    return updated(weight, [state], step, master, guard)
+
+
+def lazy_adam(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, master=None, guard=None):
+    return adam(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, True, 0, master, guard)
+
+
 def adamw(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, weight_decay, master=None, guard=None):
     factor, root, least = adam_step(count, rate, beta1, beta2, epsilon, False, gradient)
 
@@ -177,6 +190,16 @@ def adam_in_place(weight, gradient, moment1, moment2, count, rate, beta1, beta2,
     kernel = None if plain_epsilon else "_fused_adam_"
     return moments_in_place(kernel, by_formula, weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon,
                             weight_decay, master, guard)
+
+
+def adagrad_in_place(weight, gradient, state, rate, epsilon, weight_decay, master=None, guard=None):
+    return in_place(weight, [state], master, guard, gradient, None, None,
+                    lambda: adagrad(weight, gradient, state, rate, epsilon, weight_decay, master, guard))
+
+
+def lazy_adam_in_place(weight, gradient, moment1, moment2, *call, master=None, guard=None, **settings):
+    return in_place(weight, [moment1, moment2], master, guard, gradient, None, None,
+                    lambda: lazy_adam(weight, gradient, moment1, moment2, *call, **settings, master=master, guard=guard))
 
 
 def adamw_in_place(weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, weight_decay, master=None,

@@ -265,8 +265,10 @@ class Completion {
     Strategy s = whole(rule(id));
     s.mesh = from.mesh;
     for (std::size_t d = 0; d < from.dims.size(); ++d)
-      s.loops[at(rule(id).results[0].dims[d][0])] = from.dims[d];
-    s.linear[0] = from.sum;
+      if (const int l = rule(id).results[0].dims[d][0]; !rule(id).loops[at(l)].stays_whole())
+        s.loops[at(l)] = from.dims[d];
+    if (!s.linear.empty()) s.linear[0] = from.sum;
+    if (used_axes(s).empty()) s.mesh = 0;
     const int form = form_for(id, s);
     accumulator.layout = layout_numbers_[forms_[at(form)].results[0]];
     settle(node.operands[0], forms_[at(form)].results[0]);

@@ -1,6 +1,7 @@
 #include "shardwright/plan/update_wishes.h"
 
 #include "shardwright/base/index.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
@@ -18,7 +19,7 @@ std::map<ValueId, Layout> update_wishes(const Graph& graph, const std::map<Value
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     if (node->phase != Phase::update) continue;
     if (node->op->optimizer) {
-      out.emplace(node->operands[1], layout_of_update(graph, *node, asked));
+      if (!updates_rows(*node)) out.emplace(node->operands[1], layout_of_update(graph, *node, asked));
       continue;
     }
     if (!node->op->block || !out.contains(node->results.front())) continue;

@@ -65,7 +65,8 @@ TEST(TrainStep, names_what_is_wrong) {
   const auto error = [](std::string_view text, const char* optimizer) {
     return error_of([&] { stepped(text, {optimizer, {{"rate", 0.1}}}); });
   };
-  EXPECT_EQ(error(network, "sdg"), "optimizer 'sdg' does not exist; there are sgd, momentum, adam, adamw");
+  EXPECT_EQ(error(network, "sdg"),
+            "optimizer 'sdg' does not exist; there are sgd, momentum, adagrad, lazy_adam, adam, adamw");
   EXPECT_EQ(error("%x = input f32[3]\n%loss = reduce_mean %x", "sgd"),
             "the loss %loss depends on no parameter");
 }

@@ -32,6 +32,7 @@ const std::set<std::pair<std::string, std::string>> linear_by_intent_unmarked = 
     {"momentum", "{0,1,2}"},  // nor is a state
     {"sgd", "{1,2}"},         // the same of masters
     {"sgd", "{0,1,2}"},      {"momentum", "{1,2,3}"}, {"momentum", "{0,1,2,3}"},
+    {"sgd_rows", "{0,1}"},   {"sgd_rows", "{1,2}"},   {"sgd_rows", "{0,1,2}"},
 };
 
 // Whole dims that could be split on some samples, and why they are not.

@@ -44,7 +44,7 @@ std::optional<Outcome> run_program(const TrainingRun& run, const Model& model, P
   const auto session = session_of(std::move(program), {.seed = 7});
   if (!session) return std::nullopt;
   const std::string reference = run.file.empty() ? "" : path_of_reference(run.file);
-  const bool has_data = !run.file.empty() && SafetensorsFile::open(reference).has("input");
+  const bool has_data = !run.file.empty() && SafetensorsFile::open(reference).has("label");
   const std::string path = has_data ? reference : "";
   for (const auto& [name, value] : model.initial) session->set(name, value());
   std::ostringstream notices;

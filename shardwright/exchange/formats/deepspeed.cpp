@@ -127,12 +127,18 @@ class Writer {
     };
     if (choice.clip_norm > 0) out_["gradient_clipping"] = choice.clip_norm;
     left_.take({"clip_norm"});
+    if (choice.name == "lazy_adam")
+      return left_.leave({"optimizer"},
+                         "DeepSpeed has no Adam of the rows of a batch; PyTorch's SparseAdam is one");
     Json params{{"lr", setting("rate")}, {"weight_decay", setting("weight_decay")}};
     if (choice.name == "adam" || choice.name == "adamw") {
       params["betas"] = {setting("beta1"), setting("beta2")};
       params["eps"] = setting("epsilon");
       if (choice.name == "adam") params["adam_w_mode"] = false;
       out_["optimizer"] = {{"type", choice.name == "adam" ? "Adam" : "AdamW"}, {"params", std::move(params)}};
+    } else if (choice.name == "adagrad") {
+      params["eps"] = setting("epsilon");
+      out_["optimizer"] = {{"type", "Adagrad"}, {"params", std::move(params)}};
     } else {
       params["momentum"] = choice.name == "sgd" ? 0.0 : setting("momentum");
       if (setting("nesterov") != 0) params["nesterov"] = true;

@@ -159,9 +159,18 @@ class Writer {
     const auto setting = [&](const char* name) {
       return choice.attributes.number(name, default_setting(choice.name, name));
     };
-    left_.take({"optimizer", "clip_norm", "loss_scale", "reduce_precision"});
+    left_.take({"clip_norm", "loss_scale", "reduce_precision"});
     std::string out = "optimizer:\n";
-    if (choice.name == "adamw" || choice.name == "adam")
+    const bool is_known = choice.name != "adagrad" && choice.name != "lazy_adam";
+    if (is_known)
+      left_.take({"optimizer"});
+    else
+      left_.leave(
+          {"optimizer"},
+          fmt::format("what MindFormers calls {} is not known here; its type is left out", choice.name));
+    if (!is_known)
+      out += fmt::format("  eps: {}\n", setting("epsilon"));
+    else if (choice.name == "adamw" || choice.name == "adam")
       out +=
           fmt::format("  type: {}\n  betas: [{}, {}]\n  eps: {}\n", choice.name == "adamw" ? "AdamW" : "Adam",
                       setting("beta1"), setting("beta2"), setting("epsilon"));

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "shardwright/base/error.h"
+#include "shardwright/ops/row_updates.h"
 
 namespace shardwright {
 
@@ -11,6 +12,13 @@ Tables::Tables(const std::string& name, const Sizes& sizes, Pooling pooling)
       weight{name + ".weight",
              {sizes.count, sizes.rows, sizes.width},
              uniform(1 / std::sqrt(static_cast<double>(sizes.rows)))} {}
+
+Traced Tables::operator()(Traced ids) const {
+  const Traced table = ids.trace->parameter(weight);
+  Graph& graph = ids.trace->graph();
+  graph.node(graph.value(table.id).producer).attributes.set(std::string(sparse_attribute), true);
+  return lookup(table, ids);
+}
 
 Tables::Pooling pooling_called(std::string_view name) {
   if (name == "sum") return Tables::Pooling::sum;

@@ -9,7 +9,8 @@
 
 namespace shardwright {
 
-/// Parameter `NAME.weight` [count, rows, width], uniform in +-1/sqrt(rows); the operator is called NAME.
+/// Parameter `NAME.weight` [count, rows, width], uniform in +-1/sqrt(rows), whose gradient is rows (ops/row_updates.h); the operator
+/// is called NAME.
 struct Tables {
   struct Sizes {
     std::int64_t count = 1, rows = 1, width = 1;
@@ -19,7 +20,7 @@ struct Tables {
   Tables(const std::string& name, const Sizes& sizes, Pooling pooling);
 
   /// Shapes: integers [batch, count, ids of a bag] below rows, or below 0 for none -> [batch, count, width]
-  Traced operator()(Traced ids) const { return lookup(weight, ids); }
+  Traced operator()(Traced ids) const;
 
   Operator lookup;
   Parameter weight;

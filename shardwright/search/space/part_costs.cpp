@@ -5,6 +5,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/cost/kernel_work.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright::space {
@@ -68,7 +69,7 @@ std::vector<PartCosts::Beside> PartCosts::beside_of(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     if (!node.op->optimizer) continue;
     Beside& beside = out[at(node.operands[0].index)];
-    beside.gradient = size(node.operands[1]);
+    beside.gradient = updates_rows(node) ? 0 : size(node.operands[1]);
     for (ValueId state : state_operands(node)) beside.states += size(state);
   }
   return out;

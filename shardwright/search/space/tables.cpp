@@ -1,10 +1,12 @@
 #include "shardwright/search/space/tables.h"
 
 #include <algorithm>
+#include <map>
 
 #include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/layout/plain_way.h"
+#include "shardwright/ops/row_updates.h"
 #include "shardwright/search/space/candidates.h"
 
 namespace shardwright::space {
@@ -33,6 +35,13 @@ Layout gradient_layout(const Layout& operand, const Strategy& strategy) {
   return out;
 }
 
+/// What the update of a table reads of its gradient.
+struct GradientRows {
+  Rule rule;
+  RowOperands at;
+  Type rows, ids;
+};
+
 class Tables {
  public:
   Tables(const Problem& problem, const CutProblem& cuts, const FixedChoices& fixed, const PartCosts& costs,
@@ -49,6 +58,7 @@ class Tables {
   ChoiceTables run() {
     out_.accumulates = costs_.accumulates();
     collect_gradient_types();
+    collect_rows();
     for (int p = 0; p < cuts_.size(); ++p) add_part(p);
     for (const CutValue& v : cuts_.values()) {
       type_ = problem_.graph->value(v.example).type;
@@ -62,6 +72,17 @@ class Tables {
   }
 
  private:
+  void collect_rows() {
+    const Graph& graph = *problem_.graph;
+    for (const Node& node : graph.nodes)
+      if (updates_rows(node)) {
+        const RowOperands read = *row_operands(node);
+        const auto type = [&](std::size_t i) { return graph.value(node.operands[i]).type; };
+        rows_.emplace(node.operands[0],
+                      GradientRows{rule_of(graph, node), read, type(read.rows), type(read.ids)});
+      }
+  }
+
   /// The last gradient that the backward makes of a value is the one that moves.
   void collect_gradient_types() {
     for (const Value& v : problem_.graph->values)
@@ -149,6 +170,7 @@ class Tables {
   void add_leaf(const CutValue& v) {
     if (v.uses.empty()) return;
     const CutUse& first = v.uses.front();
+    if (const auto it = rows_.find(v.example); it != rows_.end()) add_rows(first, it->second);
     if (v.has_gradient) {
       const Ends gradient = gradients(first), lies = operands(first);
       for (std::size_t i = 0; i < choices(first.part); ++i) {
@@ -161,6 +183,23 @@ class Tables {
     if (v.asked)
       for (const CutUse& use : v.uses) add_asked(v, use);
     for (std::size_t u = 1; u < v.uses.size(); ++u) add_other_user(v, first, v.uses[u]);
+  }
+
+  /// A table that is updated by rows: wherever it lies, each device gets all of the batch's rows that it may have, and their ids.
+  void add_rows(const CutUse& use, const GradientRows& rows) {
+    for (std::size_t i = 0; i < choices(use.part); ++i) {
+      const NodeLayouts& lies = layouts_[at(use.part)][i];
+      const auto seconds = [&](Layout from, const RuleTensor& wanted, const Type& type) {
+        from = without_halo(reduced(from));
+        Layout to = from;
+        for (std::size_t d = 0; d < wanted.dims.size() && d < to.dims.size(); ++d)
+          if (rows.rule.loops[at(wanted.dims[d][0])].stays_whole()) to.dims[d] = {};
+        return moved(from, to, type);
+      };
+      double all = seconds(lies.results[0], rows.rule.operands[rows.at.rows], rows.rows);
+      all += seconds(lies.operands.back(), rows.rule.operands[rows.at.ids], rows.ids);
+      out_.gradients[at(use.part)][i] += use.count * all;
+    }
   }
 
   /// Moves a leaf from where its first user has it, unless it lies as asked, and the gradient to where that one's is.
@@ -304,6 +343,7 @@ class Tables {
   const MeshCost mesh_cost_;
   double pairs_ = 0;                               // of each part its strategies squared
   std::vector<Type> gradient_types_;               // by value
+  std::map<ValueId, GradientRows> rows_;           // by table
   std::vector<std::vector<NodeLayouts>> layouts_;  // per part and choice
   Type type_, gradient_type_;                      // of the value at hand
   ChoiceTables out_;
