@@ -160,6 +160,7 @@ std::string line_by_rows(const Whole& whole, const Call& call) {
   const std::size_t ids = ids_of(call.operands.size(), call.attributes), tensors = whole.tensors(call);
   std::string update =
       replaced(whole.op.torch.line_for({whole.operands(call), {}, call.attributes}), "{in_place}", "");
+  update = replaced(update, "{weight_decay}", "0");  // which there is none of
   std::string names = "its_gradient, its_weight", of_tensors = "{0}";
   update = replaced(replaced(update, "{0}", "its_weight"), "{1}", "its_gradient");
   for (std::size_t i = 2; i < tensors; ++i) {

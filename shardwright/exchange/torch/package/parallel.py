@@ -359,7 +359,7 @@ class Rank:
             if box:
                 rows = m * value["shape"][0]
                 box[0] = (box[0][0] + rows, box[0][1] + rows)
-            stage.of_batch[m][name] = self.batch_part(value["name"], box)
+            stage.table(name, m)[name] = self.batch_part(value["name"], box)
 
     def hand_out(self, phase, number, m):
         stage = self.stages[number]
