@@ -151,7 +151,8 @@ class Tasks:
         elif act == "clear":
             stage.clear()
         elif act == "fill":
-            stage.of_batch[m].update({name: self.batch_part(stage, name, m) for name in stage.spec["inputs"]})
+            for name in stage.spec["inputs"]:
+                stage.table(name, m)[name] = self.batch_part(stage, name, m)
         elif act == "hand_out":
             for value, name, when in stage.spec["scalars"]:
                 if when == what[0]:
