@@ -237,10 +237,17 @@ void Generator::load_own() {
 }
 
 void Generator::load(const std::string& path) {
+  const TensorSource source = open_source(path);
   // A checkpoint of adapters has nothing else.
-  if (const auto& folder = state_->step.folder; folder && folder->weights && folder->adapters)
-    shardwright::load(*state_->step.session, *folder->weights, Restored::parameters);
-  shardwright::load(*state_->step.session, open_source(path), Restored::network);
+  const auto& folder = state_->step.folder;
+  const bool has_base = folder && folder->weights && folder->adapters;
+  if (has_base) shardwright::load(*state_->step.session, *folder->weights, Restored::parameters);
+  const KeptValues& kept = state_->step.session->kept();
+  for (const Kept& value : kept.all())
+    if (!has_base && kept.is_frozen(value) && !source.find(value.name))
+      throw error("{}: holds what was trained beside '{}', of which {} has no weights of its own", path,
+                  value.name, state_->spec);
+  shardwright::load(*state_->step.session, source, Restored::network);
   if (state_->first) take_weights(*state_->first->session, *state_->step.session);
 }
 

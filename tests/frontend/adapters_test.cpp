@@ -197,6 +197,14 @@ TEST_F(EndToEndAdaptersKept, runs_go_on_beside_the_weights_that_they_began_with)
   EXPECT_EQ(same.status, 0) << same.err;
 }
 
+TEST_F(EndToEndAdaptersKept, sentences_are_written_beside_weights_that_are_there) {
+  ASSERT_EQ(outcome_of({"train", small, "--steps", "1", "--save", at("run")}).status, 0);
+  const auto ran =
+      outcome_of({"generate", small, "--checkpoint", at("run"), "--prompt", "1,2", "--tokens", "2"});
+  EXPECT_EQ(ran.status, 2);
+  EXPECT_NE(ran.err.find("holds what was trained beside 'embedding.weight'"), std::string::npos) << ran.err;
+}
+
 TEST_F(EndToEndAdaptersKept, memory_is_what_was_planned_and_less_than_all_parameters_take) {
   const auto summary = [&](const std::string& model) {
     const auto ran = outcome_of({"train", model, "--devices", "2", "--fix", "dp=2", "--steps", "2",
