@@ -182,21 +182,11 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
   options.progress = arguments.progress;
   if (!trace_path.empty()) options.recording = Recording::two;
   if (compares || (has_page && trace_path.empty())) options.recording = Recording::eight;
-  return {std::move(data),
-          std::move(initial),
-          model.folder,
-          takes_weights,
-          save_folder,
-          save_merged,
-          std::move(program),
-          std::move(shorter),
-          std::move(reporter),
-          std::move(checkpoints),
-          std::move(asked),
-          trace_path,
-          plan.cluster,
-          compares,
-          memory_notices(expected, plan),
+  return {std::move(data),        std::move(initial), model.folder,
+          takes_weights,          save_folder,        save_merged,
+          std::move(program),     std::move(shorter), std::move(reporter),
+          std::move(checkpoints), std::move(asked),   trace_path,
+          plan.cluster,           compares,           memory_notices(expected, plan),
           std::move(page)};
 }
 
