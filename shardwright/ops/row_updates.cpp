@@ -1,6 +1,11 @@
 #include "shardwright/ops/row_updates.h"
 
+#include <algorithm>
 #include <array>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
 
 #include "shardwright/base/text.h"
 #include "shardwright/ops/bags.h"
@@ -57,6 +62,13 @@ std::string rule_by_rows(const Whole& whole, const Call& call) {
   return left + " -> " + right;
 }
 
+/// The optimizer's block on rows of so many elements.
+BlockKernel block_of_rows(const Whole& whole, const Call& call, std::int64_t elements) {
+  std::vector<Type> results(call.results.begin(), call.results.end());
+  for (Type& t : results) t.shape = {elements};
+  return whole.op.block({whole.operands(call, Shape{elements}), results, call.attributes});
+}
+
 std::vector<Type> infer_by_rows(const Whole& whole, const Call& call) {
   const std::size_t ids = ids_of(call.operands.size(), call.attributes);
   if (call.operands.size() < 4 - (call.attributes.find("rate") ? 1 : 0) || ids < whole.tensors(call))
@@ -78,7 +90,10 @@ std::vector<Type> infer_by_rows(const Whole& whole, const Call& call) {
   if (call.operands[1].shape != rows)
     throw error("rows are {} but the table {} at ids {} has {}", to_text(call.operands[1]),
                 to_text(call.operands[0]), to_text(call.operands[ids]), to_text(rows));
-  return whole.op.infer({whole.operands(call), {}, call.attributes});
+  std::vector<Type> out = whole.op.infer({whole.operands(call), {}, call.attributes});
+  block_of_rows(whole, {call.operands, out, call.attributes},
+                1);  // reads every setting: what is wrong is told here
+  return out;
 }
 
 Bags bags_of(const KernelCall& call) {
@@ -105,27 +120,58 @@ std::vector<Type> types_of(std::span<const TensorView> views) {
   return out;
 }
 
+/// Blocks as calls of one operator need them. A kernel asks for no memory: it finds here what was bound when its workspace
+/// was asked for.
+class BoundBlocks {
+ public:
+  struct Bound {
+    std::vector<DType> operands;
+    std::int64_t elements = 0;
+    Attributes attributes;
+    std::size_t tensors = 0;
+    BlockKernel block;
+
+    bool is_of(const KernelCall& call, std::int64_t of_row) const {
+      return elements == of_row && attributes == call.attributes &&
+             std::ranges::equal(operands, call.operands, {}, {}, &TensorView::dtype);
+    }
+  };
+
+  const Bound& of(const Whole& whole, const KernelCall& call, std::int64_t elements) {
+    {
+      const std::shared_lock lock(mutex_);
+      for (const Bound& b : all_)
+        if (b.is_of(call, elements)) return b;
+    }
+    const std::vector<Type> types = types_of(call.operands), results = types_of(call.results);
+    const Call own{types, results, call.attributes};
+    Bound made{{}, elements, call.attributes, whole.tensors(own), block_of_rows(whole, own, elements)};
+    for (const Type& t : types) made.operands.push_back(t.dtype);
+    const std::unique_lock lock(mutex_);
+    return all_.emplace_back(std::move(made));
+  }
+
+ private:
+  std::shared_mutex mutex_;
+  std::deque<Bound> all_;  // which stay where they are
+};
+
 /// The optimizer's block on each row that is in a bag, where it stands.
-void kernel_by_rows(const Whole& whole, const KernelCall& call) {
+void kernel_by_rows(const Whole& whole, BoundBlocks& blocks, const KernelCall& call) {
   constexpr std::size_t most = 9;
   const Bags bags = bags_of(call);
-  const std::size_t ids = ids_of(call.operands.size(), call.attributes);
+  const std::size_t ids = ids_of(call.operands.size(), call.attributes), count = call.operands.size() - 1;
   bags.check_range(call, ids);
-  const std::vector<Type> types = types_of(call.operands);
-  const std::size_t tensors = whole.tensors({types, {}, call.attributes}), count = types.size() - 1;
+  const BoundBlocks::Bound& bound = blocks.of(whole, call, bags.inner);
+  const std::size_t tensors = bound.tensors;
   require(count <= most, "{} operands", count);
-  const Shape row_shape{bags.inner};
-  const std::vector<Type> of_row = whole.operands({types, {}, call.attributes}, row_shape);
-  std::vector<Type> results;
-  for (const TensorView& r : call.results) results.push_back({r.dtype, row_shape});
-  const BlockKernel block = whole.op.block({of_row, results, call.attributes});
   std::array<std::byte*, most> rows, start;  // of operands; results are the same memory
   std::array<std::int64_t, most> bytes{};
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t from = i < ids ? i : i + 1;
     start[i] = call.operands[from].data;
     if (i >= tensors) continue;
-    bytes[i] = bags.inner * static_cast<std::int64_t>(size_of(types[i].dtype));
+    bytes[i] = bags.inner * static_cast<std::int64_t>(size_of(bound.operands[i]));
     if (i == 1) continue;
     const TensorView& to = call.results[i == 0 ? 0 : i - 1];
     if (to.data != start[i])
@@ -134,17 +180,17 @@ void kernel_by_rows(const Whole& whole, const KernelCall& call) {
   }
   std::array<std::byte*, most> written;
   std::byte* const sum = call.workspace + bytes_before_row(ids_view(call));
-  visit_floating(types[1].dtype, [&]<class T>(std::type_identity<T>) {
+  visit_floating(bound.operands[1], [&]<class T>(std::type_identity<T>) {
     const T* const dy = call.operands[1].as<T>().data();
-    for_each_row(
-        sorted_addends(bags, call.workspace), [&](std::int64_t row, std::span<const Addend> addends) {
-          sum_addends(bags, addends, dy, reinterpret_cast<T*>(sum));
-          for (std::size_t i = 0; i < count; ++i) rows[i] = start[i] + row * bytes[i];
-          rows[1] = sum;
-          for (std::size_t r = 0; r < call.results.size(); ++r) written[r] = rows[r == 0 ? 0 : r + 1];
-          // Of scalars blocks of optimizers read the first element alone.
-          block({std::span(rows).first(count), std::span(written).first(call.results.size()), bags.inner});
-        });
+    for_each_row(sorted_addends(bags, call.workspace), [&](std::int64_t row,
+                                                           std::span<const Addend> addends) {
+      sum_addends(bags, addends, dy, reinterpret_cast<T*>(sum));
+      for (std::size_t i = 0; i < count; ++i) rows[i] = start[i] + row * bytes[i];
+      rows[1] = sum;
+      for (std::size_t r = 0; r < call.results.size(); ++r) written[r] = rows[r == 0 ? 0 : r + 1];
+      // Of scalars blocks of optimizers read the first element alone.
+      bound.block({std::span(rows).first(count), std::span(written).first(call.results.size()), bags.inner});
+    });
   });
 }
 
@@ -197,14 +243,16 @@ std::vector<std::string> samples_of(const std::string& name) {
 
 OpDef form_by_rows(const OpDef& op) {
   const Whole whole{op};
+  const auto blocks = std::make_shared<BoundBlocks>();
   OpDef out{.name = op.name + std::string(suffix),
             .doc = op.doc + "; of the rows that ids name, each with the sum of its gradients",
             .rule_for = [whole](const Call& c) { return rule_by_rows(whole, c); },
             .infer = [whole](const Call& c) { return infer_by_rows(whole, c); },
             .flops = flops,
-            .kernel = [whole](const KernelCall& c) { kernel_by_rows(whole, c); },
+            .kernel = [whole, blocks](const KernelCall& c) { kernel_by_rows(whole, *blocks, c); },
             .workspace =
-                [](const KernelCall& c) {
+                [whole, blocks](const KernelCall& c) {
+                  blocks->of(whole, c, bags_of(c).inner);
                   return bytes_before_row(ids_view(c)) +
                          bags_of(c).inner * static_cast<std::int64_t>(sizeof(double));
                 },
