@@ -9,6 +9,7 @@
 #include "shardwright/exchange/jax/package_text.h"
 #include "shardwright/exchange/python/data.h"
 #include "shardwright/exchange/python/node_line.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
@@ -263,6 +264,10 @@ std::map<std::string, std::string> jax_constraints_package(const Pipeline& pipel
   if (pipeline.stage_count() > 1)
     throw error("the plan has {} stages, and constraints are of one program: take --to jax, or --stages 1",
                 pipeline.stage_count());
+  for (const Node& node : pipeline.stage(0).graph.nodes)
+    if (updates_rows(node))
+      throw error("{}: {} updates rows, and jax.grad makes gradients of whole tables: take --to jax",
+                  pipeline.stage(0).graph.value(node.operands[0]).name, node.op->name);
   jax::check_layouts(pipeline);
   return ConstraintsWriter(pipeline, plan).write();
 }
