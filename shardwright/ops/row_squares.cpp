@@ -7,12 +7,15 @@
 namespace shardwright::ops {
 namespace {
 
+constexpr std::int64_t most_rows = std::int64_t{1} << 40;  // of a table; of several numbers count on
+
 Shape table_of_squares(const Call& call) {
   check_count(call, 2);
   check_floating(call.operands[0].dtype);
   check_integer(call.operands[1].dtype);
   const std::int64_t rows = call.attributes.integer("rows", 0);
-  if (rows < 1) throw error("rows is {} but must be at least 1; write for example (rows=10)", rows);
+  if (rows < 1 || rows > most_rows)
+    throw error("rows is {} but must be from 1 to {}; write for example (rows=10)", rows, most_rows);
   const Shape &x = call.operands[0].shape, &ids = call.operands[1].shape;
   const bool has_bags = is_bag(call.attributes), is_stacked = call.attributes.flag("stacked");
   const std::size_t before = ids.size() - (has_bags && !ids.empty() ? 1 : 0);
