@@ -56,11 +56,9 @@ class StageWriter {
       };
       const NodeId n = e.nodes[i];
       note(n);
-      std::string line = assignment(n);
-      if (const JointForm* form = i + 1 < e.nodes.size() ? joint(n, e.nodes[i + 1]) : nullptr) {
-        note(e.nodes[++i]);
-        line = joint_assignment(*form, n, e.nodes[i]);
-      }
+      const JointForm* const form = i + 1 < e.nodes.size() ? joint(n, e.nodes[i + 1]) : nullptr;
+      if (form) note(e.nodes[++i]);
+      std::string line = form ? joint_assignment(*form, n, e.nodes[i]) : assignment(n);
       if (!dead.empty()) line += fmt::format("; del {}", join(std::vector(dead.begin(), dead.end()), ", "));
       dead.clear();
       out_.text += fmt::format("    {}  # {}\n", line, to_text(graph_.value(graph_.node(n).results[0]).type));

@@ -30,11 +30,15 @@ struct Names {
   /// Tensors that are no parameters; # is any number.
   std::vector<std::string> ignored = {};
 
-  /// Rows of a layer's weight and bias: `attention.q` and `self_attn.q_proj` of `layer`, `layers.#.` or what stands there.
+  /// Rows of a module's weight and bias.
+  void add(const std::string& ours, const std::string& theirs, Lay lay = Lay::same, std::int64_t groups = 1) {
+    rows.push_back({ours + ".weight", theirs + ".weight", lay, groups});
+    rows.push_back({ours + ".bias", theirs + ".bias", Lay::same, groups});
+  }
+  /// Of a layer's: `attention.q` and `self_attn.q_proj` of `layer`, `layers.#.` or what stands there.
   void add_of_layer(const std::string& ours, const std::string& layer, const std::string& theirs,
                     Lay lay = Lay::same, std::int64_t groups = 1) {
-    rows.push_back({"layers.#." + ours + ".weight", layer + theirs + ".weight", lay, groups});
-    rows.push_back({"layers.#." + ours + ".bias", layer + theirs + ".bias", Lay::same, groups});
+    add("layers.#." + ours, layer + theirs, lay, groups);
   }
 };
 

@@ -6,6 +6,8 @@
 namespace shardwright::huggingface {
 
 Targets targets_of(const FamilyCall& call, Trace& trace, const TargetOptions& options) {
+  if (call.arguments.cached > 0)
+    throw error("cannot generate: networks with an encoder are trained and asked, not led on");
   const std::int64_t length = call.arguments.integer("target", options.length);
   if (options.most && length > *options.most)
     throw error("target={}: the decoder has {} places", length, *options.most);

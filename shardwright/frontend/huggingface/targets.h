@@ -18,7 +18,7 @@ struct TargetOptions {
   std::optional<std::int64_t> first = {};  // where the config says none
 };
 
-/// Throws: Error where nothing says the first element and data do not bring `decoder_input_ids`.
+/// Throws: Error if one step of generation is asked for, or where nothing says the first element and data do not bring `decoder_input_ids`.
 Targets targets_of(const FamilyCall& call, Trace& trace, const TargetOptions& options);
 
 }  // namespace shardwright::huggingface

@@ -205,8 +205,6 @@ Names names(const T5Options& o) {
 }
 
 BuiltFamily build(const FamilyCall& call) {
-  if (call.arguments.cached > 0)
-    throw error("cannot generate: networks with an encoder are trained and asked, not led on");
   const T5Options o = options_of(call);
   const std::int64_t padding = call.config.integer_or("pad_token_id", 0, 0, o.vocabulary - 1);
   Trace trace(call.arguments.precision);

@@ -144,37 +144,31 @@ Names names() {
             .prefix = "model.",
             .outside = {"proj_out.weight"},
             .ignored = {"proj_out.weight"}};
-  const auto both = [&](const std::string& ours, const std::string& theirs, Lay lay = Lay::transposed) {
-    for (const char* part : {".weight", ".bias"})
-      out.rows.push_back({ours + part, theirs + part, part == std::string(".bias") ? Lay::same : lay});
-  };
   for (const char* conv : {"conv1", "conv2"})
-    both(fmt::format("encoder.{}", conv), fmt::format("encoder.{}", conv), Lay::same);
+    out.add(fmt::format("encoder.{}", conv), fmt::format("encoder.{}", conv));
   for (const std::string stack : {"encoder", "decoder"}) {
     const std::string layer = stack + ".layers.#.";
     const auto attention = [&](const std::string& ours, const std::string& theirs) {
       for (const std::string part : {"q", "k", "v"})
-        both(layer + ours + "." + part, layer + theirs + "." + part + "_proj");
-      both(layer + ours + ".o", layer + theirs + ".out_proj");
+        out.add(layer + ours + "." + part, layer + theirs + "." + part + "_proj", Lay::transposed);
+      out.add(layer + ours + ".o", layer + theirs + ".out_proj", Lay::transposed);
     };
     attention("attention", "self_attn");
-    both(layer + "norm1", layer + "self_attn_layer_norm", Lay::same);
+    out.add(layer + "norm1", layer + "self_attn_layer_norm");
     if (stack == "decoder") {
       attention("cross", "encoder_attn");
-      both(layer + "norm_cross", layer + "encoder_attn_layer_norm", Lay::same);
+      out.add(layer + "norm_cross", layer + "encoder_attn_layer_norm");
     }
-    both(layer + "ffn.up", layer + "fc1");
-    both(layer + "ffn.down", layer + "fc2");
-    both(layer + "norm2", layer + "final_layer_norm", Lay::same);
-    both(stack + ".norm", stack + ".layer_norm", Lay::same);
+    out.add(layer + "ffn.up", layer + "fc1", Lay::transposed);
+    out.add(layer + "ffn.down", layer + "fc2", Lay::transposed);
+    out.add(layer + "norm2", layer + "final_layer_norm");
+    out.add(stack + ".norm", stack + ".layer_norm");
     out.rows.push_back({stack + ".positions.weight", stack + ".embed_positions.weight"});
   }
   return out;
 }
 
 BuiltFamily build(const FamilyCall& call) {
-  if (call.arguments.cached > 0)
-    throw error("cannot generate: networks with an encoder are trained and asked, not led on");
   const WhisperOptions o = options_of(call);
   Trace trace(call.arguments.precision);
   const std::int64_t times = 2 * o.encoder.places;
