@@ -67,31 +67,32 @@ SyntheticData::SyntheticData(SyntheticTask task) : task_(std::move(task)) {
   if (label.dtype == DType::u8 && task_.classes > 256)
     throw error("synthetic data: {} classes do not fit in label '{}' of {}", task_.classes, task_.label,
                 to_text(label));
-  if (row_size(label) == 1) return;
-  for (const auto& [name, type] : task_.inputs)
-    if (!is_integer(type.dtype) || type.shape != label.shape)
-      throw error("synthetic data: label '{}' is {}: sequences need integer inputs of that shape, '{}' is {}",
-                  task_.label, to_text(label), name, to_text(type));
 }
 
 Batch SyntheticData::at_step(std::int64_t step) const {
   Batch batch;
-  if (is_sequence()) {
-    add_sequences(batch, step);
-    return batch;
-  }
   const Tensor classes = classes_at(step);
   for (const auto& [name, type] : task_.inputs)
-    batch.columns[name] = input_of_classes(name, type, classes, step);
-  batch.columns[task_.label] =
-      is_integer(task_.label_type.dtype)
-          ? filled(task_.label_type, [&](std::size_t i) { return classes.as<std::int64_t>()[i]; })
-          : linear_label(batch, step);
+    if (is_sequence(type))
+      add_sequence(batch, name, type, step);
+    else
+      batch.columns[name] = input_of_classes(name, type, classes, step);
+  if (batch.columns.contains(task_.label)) return batch;
+  if (is_sequence(task_.label_type))
+    add_sequence(batch, task_.label, task_.label_type, step);
+  else if (is_integer(task_.label_type.dtype))
+    batch.columns[task_.label] =
+        filled(task_.label_type, [&](std::size_t i) { return classes.as<std::int64_t>()[i]; });
+  else
+    batch.columns[task_.label] = linear_label(batch, step);
   return batch;
 }
 
-bool SyntheticData::is_sequence() const {
-  return is_integer(task_.label_type.dtype) && row_size(task_.label_type) > 1;
+/// Whether a column of this type is a sequence which the label continues, or the label's own.
+bool SyntheticData::is_sequence(const Type& type) const {
+  const Type& label = task_.label_type;
+  return is_integer(label.dtype) && row_size(label) > 1 && is_integer(type.dtype) &&
+         type.shape == label.shape;
 }
 
 std::int64_t SyntheticData::vocabulary_of(const std::string& input) const {
@@ -128,31 +129,29 @@ Tensor SyntheticData::input_of_classes(const std::string& name, const Type& type
   });
 }
 
-void SyntheticData::add_sequences(Batch& batch, std::int64_t step) const {
-  const Type& type = task_.label_type;  // [batch, seq]
+/// With several sequences, the label continues the first.
+void SyntheticData::add_sequence(Batch& batch, const std::string& name, const Type& type,
+                                 std::int64_t step) const {
   const auto length = static_cast<std::size_t>(row_size(type));
-  for (const auto& [name, input_type] : task_.inputs) {
-    const RandomStream random(task_.seed, "synthetic sequence " + name);
-    const std::int64_t vocabulary = std::min(task_.classes, vocabulary_of(name));
-    const std::int64_t a = 5;
-    const std::int64_t b = random.below(0, vocabulary);
-    const auto rows = static_cast<std::size_t>(type.shape[0]);
-    std::vector<std::int64_t> elements(rows * (length + 1));
-    const std::uint64_t first = 1 + 2 * static_cast<std::uint64_t>(step) * elements.size();
-    for (std::size_t i = 0; i < elements.size(); ++i) {
-      const bool follows = i % (length + 1) > 0 && random.uniform(first + 2 * i) >= broken_sequences;
-      elements[i] =
-          follows ? (a * elements[i - 1] + b) % vocabulary : random.below(first + 2 * i + 1, vocabulary);
-    }
-    const auto shifted = [&](std::size_t by) {
-      return [&elements, length, by](std::size_t i) {
-        return elements[i / length * (length + 1) + i % length + by];
-      };
-    };
-    batch.columns[name] = filled(input_type, shifted(0));
-    // With several inputs, the label continues the first.
-    if (!batch.columns.contains(task_.label)) batch.columns[task_.label] = filled(type, shifted(1));
+  const RandomStream random(task_.seed, "synthetic sequence " + name);
+  const std::int64_t vocabulary = std::min(task_.classes, vocabulary_of(name));
+  const std::int64_t a = 5;
+  const std::int64_t b = random.below(0, vocabulary);
+  const auto rows = static_cast<std::size_t>(type.shape[0]);
+  std::vector<std::int64_t> elements(rows * (length + 1));
+  const std::uint64_t first = 1 + 2 * static_cast<std::uint64_t>(step) * elements.size();
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const bool follows = i % (length + 1) > 0 && random.uniform(first + 2 * i) >= broken_sequences;
+    elements[i] =
+        follows ? (a * elements[i - 1] + b) % vocabulary : random.below(first + 2 * i + 1, vocabulary);
   }
+  const auto shifted = [&](std::size_t by) {
+    return [&elements, length, by](std::size_t i) {
+      return elements[i / length * (length + 1) + i % length + by];
+    };
+  };
+  batch.columns.try_emplace(task_.label, filled(task_.label_type, shifted(1)));
+  if (name != task_.label) batch.columns[name] = filled(type, shifted(0));
 }
 
 /// [batch, elements of all inputs], as numbers. An integer is a name: what it stands for is random, but

@@ -5,7 +5,8 @@
 //                                          0.6 * prototype[c] + noise
 //   i32 [batch]        i32                 a random class c; every other element is congruent to c
 //   i32 [batch, seq]   i32 [batch, seq]    next of a sequence x' = (a x + b) mod classes, now and then
-//                                          broken by a random element
+//                                          broken by a random element; other inputs as for a class of their
+//                                          own, and labels beside no such input are a sequence by themselves
 //   f32                any                 a fixed random linear map of the inputs, plus noise; of shares: 1 where it is
 //                                          positive, else 0
 //
@@ -44,12 +45,12 @@ class SyntheticData {
   Batch at_step(std::int64_t step) const;
 
  private:
-  bool is_sequence() const;
+  bool is_sequence(const Type& type) const;
   std::int64_t vocabulary_of(const std::string& input) const;
   Tensor classes_at(std::int64_t step) const;
   Tensor input_of_classes(const std::string& name, const Type& type, const Tensor& classes,
                           std::int64_t step) const;
-  void add_sequences(Batch& batch, std::int64_t step) const;
+  void add_sequence(Batch& batch, const std::string& name, const Type& type, std::int64_t step) const;
   std::vector<double> features_of(const Batch& inputs) const;
   Tensor linear_label(const Batch& inputs, std::int64_t step) const;
 

@@ -35,15 +35,26 @@ class Synthetic:
         return self.batch[name]
 
     def at(self, step):
-        rows = self.label["shape"][0]
-        if is_integer(self.label) and math.prod(self.label["shape"]) > rows:
-            return self.sequences(step)
+        rows, label, out = self.label["shape"][0], self.task["label"], {}
         classes = self.stream("synthetic classes").below(step * rows + arrays.arange(0, rows), self.task["classes"])
-        out = {name: self.of_classes(name, value, classes, step) for name, value in self.inputs.items()}
-        if self.task["label"]:
-            is_class = is_integer(self.label)
-            out[self.task["label"]] = classes.reshape(self.label["shape"]) if is_class else self.linear(out, step)
+        for name, value in self.inputs.items():
+            if self.is_sequence(value):
+                out[name], continued = self.sequence(name, value["shape"], step)
+                out.setdefault(label, continued)
+            else:
+                out[name] = self.of_classes(name, value, classes, step)
+        if label and label not in out:
+            if self.is_sequence(self.label):
+                out[label] = self.sequence(label, self.label["shape"], step)[1]
+            else:
+                out[label] = classes.reshape(self.label["shape"]) if is_integer(self.label) else self.linear(out, step)
         return out
+
+    def is_sequence(self, value):
+        """Whether a column is a sequence which the label continues, or the label's own."""
+        shape = self.label["shape"]
+        is_long = is_integer(self.label) and math.prod(shape) > shape[0]
+        return is_long and is_integer(value) and value["shape"] == shape
 
     def of_classes(self, name, value, classes, step):
         random, prototype = self.stream("synthetic input " + name), self.stream("synthetic prototype " + name)
@@ -60,23 +71,19 @@ class Synthetic:
         congruent = arrays.where(congruent < below, congruent, own % below)
         return arrays.where(index % width % 2 == 1, anything, congruent).reshape(value["shape"])
 
-    def sequences(self, step):
-        rows = self.label["shape"][0]
-        length, out = math.prod(self.label["shape"]) // rows, {}
-        for name, value in self.inputs.items():
-            random = self.stream("synthetic sequence " + name)
-            below = min(self.task["classes"], self.task["vocabulary"].get(name, self.task["classes"]))
-            b = random.below(arrays.integers([0]), below)
-            index = 1 + 2 * step * rows * (length + 1) + 2 * arrays.arange(0, rows * (length + 1)).reshape(rows, -1)
-            follows, anything = random.uniform(index) >= 0.1, random.below(index + 1, below)
-            columns = [anything[:, 0]]
-            for i in range(1, length + 1):
-                columns.append(arrays.where(follows[:, i], (5 * columns[-1] + b) % below, anything[:, i]))
-            elements = arrays.stack(columns, 1)
-            out[name] = elements[:, :-1].reshape(value["shape"])
-            if self.task["label"]:
-                out.setdefault(self.task["label"], elements[:, 1:].reshape(self.label["shape"]))
-        return out
+    def sequence(self, name, shape, step):
+        """A sequence and what continues it."""
+        rows, length = shape[0], math.prod(shape) // shape[0]
+        random = self.stream("synthetic sequence " + name)
+        below = min(self.task["classes"], self.task["vocabulary"].get(name, self.task["classes"]))
+        b = random.below(arrays.integers([0]), below)
+        index = 1 + 2 * step * rows * (length + 1) + 2 * arrays.arange(0, rows * (length + 1)).reshape(rows, -1)
+        follows, anything = random.uniform(index) >= 0.1, random.below(index + 1, below)
+        columns = [anything[:, 0]]
+        for i in range(1, length + 1):
+            columns.append(arrays.where(follows[:, i], (5 * columns[-1] + b) % below, anything[:, i]))
+        elements = arrays.stack(columns, 1)
+        return elements[:, :-1].reshape(shape), elements[:, 1:].reshape(shape)
 
     def linear(self, inputs, step):
         """A few elements of the inputs' row, weighted; an integer stands for a number that is always the same."""
