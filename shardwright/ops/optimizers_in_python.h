@@ -115,14 +115,69 @@ def in_place(weight, states, master, guard, gradient, kernel, run, by_formula):
     own = weight if master is None else master
     kernel = None if guard is not None or is_compiling() or kernel is None else own_kernel(kernel, own.device.type)
     if kernel is not None and gradient.dtype == own.dtype and all(is_like(own, x) for x in states):
-        run(kernel, own, ordered_as(own, gradient))
+        run(kernel if together_now is None else together_now.kernel(kernel), own, ordered_as(own, gradient))
         if master is not None:
-            weight.copy_(master)
+            then_copied(weight, master)
     else:
         new = by_formula()
         for was, to in zip(held, new if isinstance(new, tuple) else (new,)):
             was.copy_(to)
     return tuple(held) if len(held) > 1 else held[0]
+
+
+together_now = None  # the updates that wait to be one call
+
+
+class Together:
+    """Calls of one kernel with the same settings, as one: its launches are most of what small weights take."""
+    def __init__(self):
+        self.run, self.lists, self.settings, self.copies, self.step = None, [], {}, [], None
+
+    def kernel(self, run):
+        def noted(*lists, **settings):
+            self.run, self.settings = run, settings
+            self.lists = [a + b for a, b in zip(self.lists, lists)] if self.lists else lists
+        return noted
+
+    def end(self):
+        if self.run is not None:
+            self.run(*self.lists, **self.settings)
+        for weight, master in self.copies:
+            weight.copy_(master)
+
+
+def together(update, calls):
+    """`update` of each: results one behind the other."""
+    global together_now
+    if is_compiling():
+        return one_behind_the_other([update(*call) for call in calls])
+    together_now = Together()
+    try:
+        out = one_behind_the_other([update(*call) for call in calls])
+        together_now.end()
+        return out
+    finally:
+        together_now = None
+
+
+def one_behind_the_other(results):
+    return tuple(x for one in results for x in (one if isinstance(one, tuple) else (one,)))
+
+
+def then_copied(weight, master):
+    if together_now is None:
+        weight.copy_(master)
+    else:
+        together_now.copies.append((weight, master))
+
+
+def step_after(count):
+    """The number of the step that is done, which updates of one call share."""
+    if together_now is None:
+        return count.float() + 1
+    if together_now.step is None:
+        together_now.step = count.float() + 1
+    return together_now.step
 
 
 def is_like(weight, state):
@@ -175,7 +230,7 @@ def momentum_in_place(weight, gradient, state, rate, momentum, nesterov, weight_
 def moments_in_place(kernel, by_formula, weight, gradient, moment1, moment2, count, rate, beta1, beta2, epsilon, weight_decay,
                      master, guard):
     def run(fused, w, g):
-        fused([w], [g], [moment1], [moment2], [], [count.float() + 1], lr=rate_for(rate, w), beta1=beta1, beta2=beta2,
+        fused([w], [g], [moment1], [moment2], [], [step_after(count)], lr=rate_for(rate, w), beta1=beta1, beta2=beta2,
               weight_decay=weight_decay, eps=epsilon, amsgrad=False, maximize=False)
 
     return in_place(weight, [moment1, moment2], master, guard, gradient, kernel, run, by_formula)

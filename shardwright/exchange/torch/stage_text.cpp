@@ -9,6 +9,7 @@
 #include "shardwright/exchange/python/call_line.h"
 #include "shardwright/exchange/python/node_line.h"
 #include "shardwright/exchange/torch/in_place.h"
+#include "shardwright/exchange/torch/lines.h"
 
 namespace shardwright::torch {
 namespace {
@@ -40,59 +41,72 @@ class StageWriter {
   }
 
   void write(const Element& e) {
-    std::map<ValueId, NodeId> last;
-    for (NodeId n : e.nodes)
-      for (ValueId v : graph_.node(n).operands) last[v] = n;
+    const std::vector<Line> lines = lines_of(graph_, e.nodes, is_in_place_);
+    std::map<ValueId, std::size_t> last;  // line that reads it
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      for (NodeId n : lines[i].nodes)
+        for (ValueId v : graph_.node(n).operands) last[v] = i;
     out_.text += fmt::format("\n\ndef {}({}):\n", e.name, join(names(e.reads), ", "));
     std::set<ValueId> own;
-    std::set<std::string> dead;
-    for (std::size_t i = 0; i < e.nodes.size(); ++i) {
-      const auto note = [&](NodeId n) {
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      std::set<std::string> dead;
+      for (NodeId n : lines[i].nodes) {
         const Node& node = graph_.node(n);
         own.insert(node.results.begin(), node.results.end());
         for (ValueId v : node.operands)
-          if (last[v] == n && own.contains(v) && std::ranges::find(e.makes, v) == e.makes.end())
+          if (last[v] == i && own.contains(v) && std::ranges::find(e.makes, v) == e.makes.end())
             dead.insert(name(v));
-      };
-      const NodeId n = e.nodes[i];
-      note(n);
-      const JointForm* const form = i + 1 < e.nodes.size() ? joint(n, e.nodes[i + 1]) : nullptr;
-      if (form) note(e.nodes[++i]);
-      std::string line = form ? joint_assignment(*form, n, e.nodes[i]) : assignment(n);
-      if (!dead.empty()) line += fmt::format("; del {}", join(std::vector(dead.begin(), dead.end()), ", "));
-      dead.clear();
-      out_.text += fmt::format("    {}  # {}\n", line, to_text(graph_.value(graph_.node(n).results[0]).type));
+      }
+      std::string text = line(lines[i]);
+      if (!dead.empty()) text += fmt::format("; del {}", join(std::vector(dead.begin(), dead.end()), ", "));
+      const ValueId first = graph_.node(lines[i].nodes[0]).results[0];
+      out_.text += fmt::format("    {}  # {}\n", text, to_text(graph_.value(first).type));
     }
     out_.text += fmt::format("    return {}\n", e.makes.size() == 1 ? "(" + name(e.makes[0]) + ",)"
                                                                     : "(" + join(names(e.makes), ", ") + ")");
+  }
+
+  std::string line(const Line& line) {
+    if (line.nodes.size() == 1) return assignment(line.nodes[0]);
+    const Node& first = graph_.node(line.nodes[0]);
+    for (NodeId n : line.nodes) out_.apart[name(first.results[0])].push_back(assignment(n));
+    return line.joint ? joint_assignment(*line.joint, first, graph_.node(line.nodes[1]))
+                      : together(line.nodes);
   }
 
   std::string assignment(NodeId n) {
     return fmt::format("{} = {}", join(names(graph_.node(n).results), ", "), expression(n));
   }
 
-  /// How both are computed at once; null: they are not.
-  const JointForm* joint(NodeId first, NodeId second) const {
-    const Node &a = graph_.node(first), &b = graph_.node(second);
-    for (const JointForm& form : a.op->torch.joint) {
-      const auto is_shared = [&](const std::pair<int, int>& operands) {
-        return a.operands[at(operands.first)] == b.operands[at(operands.second)];
-      };
-      const auto is_read = [&](ValueId v) { return std::ranges::find(b.operands, v) != b.operands.end(); };
-      if (form.other == b.op->name && std::ranges::all_of(form.shared, is_shared) &&
-          std::ranges::none_of(a.results, is_read))
-        return &form;
-    }
-    return nullptr;
-  }
-
-  std::string joint_assignment(const JointForm& form, NodeId first, NodeId second) {
-    const Node &a = graph_.node(first), &b = graph_.node(second);
-    out_.apart[name(a.results[0])] = {assignment(first), assignment(second)};
+  std::string joint_assignment(const JointForm& form, const Node& a, const Node& b) const {
     std::vector<std::string> results = names(a.results);
     std::ranges::copy(names(b.results), std::back_inserter(results));
     return fmt::format("{} = {}", join(results, ", "),
                        joint_line_of(graph_, form, {a, names(a.operands)}, {b, names(b.operands)}));
+  }
+
+  /// Updates that differ in their own operands alone.
+  std::string together(const std::vector<NodeId>& updates) {
+    const Node& first = graph_.node(updates[0]);
+    const std::vector<bool> is_own = own_operands(first);
+    const auto own_names = [&](const Node& update) {
+      std::vector<std::string> out;
+      for (std::size_t i = 0; i < is_own.size(); ++i)
+        if (is_own[i]) out.push_back(name(update.operands[i]));
+      return out;
+    };
+    std::vector<std::string> parameters, operands;
+    for (std::size_t i = 0; i < is_own.size(); ++i) {
+      operands.push_back(is_own[i] ? fmt::format("x{}", i) : name(first.operands[i]));
+      if (is_own[i]) parameters.push_back(operands.back());
+    }
+    std::string results, calls;
+    for (NodeId n : updates) {
+      results += fmt::format("        {},\n", join(names(graph_.node(n).results), ", "));
+      calls += fmt::format("        ({}),\n", join(own_names(graph_.node(n)), ", "));
+    }
+    return fmt::format("(\n{}    ) = together(lambda {}: {}, [\n{}    ])", results, join(parameters, ", "),
+                       line_of(graph_, first, operands, Engine::torch, true), calls);
   }
 
   std::string expression(NodeId n) {
