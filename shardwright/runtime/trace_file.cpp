@@ -61,37 +61,10 @@ class Works {
     const PreparedTransfer& transfer = steps_.at(rank)->transfer(i);
     const bool has_price =
         transfer.crossing < 0 && is_collective(transfer.kind()) && transfer.kind() != StepKind::exchange;
-    return has_price ? of_collective(transfer) : Json();
+    return has_price ? work_json(prices_.at(transfer.to_stage).graph(), transfer) : Json();
   }
 
  private:
-  Json of_collective(const PreparedTransfer& transfer) {
-    const Graph& graph = prices_.at(transfer.to_stage).graph();
-    Json bytes = Json::array();
-    for (int n = 0; n < static_cast<int>(transfer.parts.size()); ++n)
-      bytes.push_back(held_bytes(graph, graph.node({transfer.node.index + n})));
-    const std::vector<int>& group = transfer.group();
-    return {{"collective", name_of(transfer.kind())},
-            {"ranks", group.size()},
-            {"stride", stride_of(group)},
-            {"bytes", std::move(bytes)}};
-  }
-
-  /// 0: its ranks are not evenly apart.
-  static int stride_of(const std::vector<int>& group) {
-    const int stride = group.size() > 1 ? group[1] - group[0] : 1;
-    for (std::size_t i = 1; i < group.size(); ++i)
-      if (group[i] - group[i - 1] != stride) return 0;
-    return stride;
-  }
-
-  /// Before it; of an all_gather or a permute after it (layout/collective.h).
-  static std::int64_t held_bytes(const Graph& graph, const Node& node) {
-    const bool is_after = node.op->step == StepKind::all_gather || node.op->step == StepKind::permute ||
-                          node.op->step == StepKind::halo;
-    return graph.value(is_after ? node.results.front() : node.operands.front()).type.bytes();
-  }
-
   std::map<int, const RankStep*> steps_;  // by rank
   std::deque<Cluster> clusters_;          // by stage; prices refer to them
   std::map<int, StagePrices> prices_;     // by stage

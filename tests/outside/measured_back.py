@@ -5,6 +5,7 @@ Usage: measured_back.py BINARY
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
 
@@ -13,6 +14,7 @@ from agree import on_ranks, run
 # Models, flags and ranks.
 CASES = {
     "one": ("ffn:batch=32,widths=64-128-32", [], 1),
+    "split": ("llama:layers=1,hidden=32,heads=4,kv_heads=2,ffn=64,vocab=64,seq=16,batch=4", ["--devices", "2", "--fix", "tp=2"], 2),
     "replicas": ("ffn:batch=32,widths=64-128-32", ["--devices", "2", "--fix", "dp=2"], 2),
     "stages": ("gpt:layers=2,hidden=24,heads=4,ffn=36,vocab=24,seq=12,batch=12",
                ["--devices", "2", "--stages", "2", "--micro-batches", "3", "--recompute", "full"], 2),
@@ -40,7 +42,10 @@ def check(binary, folder, model, flags, ranks):
     assert not unlike, f"on one side only: {unlike}"
     assert ("--recompute" in flags) == (terms["recompute"] > 0), terms
     assert "the measured step takes" in run(binary, "explain", plan, "--measured", trace)
-    run(binary, "calibrate", "--from", trace, "--out", folder + "/mine.yaml")
+    assert (terms["communication"] > 0) == ("--devices" in flags and "--stages" not in flags), terms
+    calibrate = [binary, "calibrate", "--from", trace, "--out", folder + "/mine.yaml"]
+    fitted = subprocess.run(calibrate, check=True, capture_output=True, text=True).stderr
+    assert "of 2 ranks" in fitted or "tp=2" not in flags, fitted  # collectives beside which nothing else goes on
     run(binary, "plan", model, "--cluster", folder + "/mine.yaml")
     return terms
 

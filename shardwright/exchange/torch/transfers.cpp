@@ -5,6 +5,7 @@
 #include "shardwright/base/index.h"
 #include "shardwright/exchange/python/call_line.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/simulate/work_json.h"
 
 namespace shardwright::torch {
 namespace {
@@ -42,6 +43,7 @@ Transfers::Transfers(const Pipeline& pipeline, const std::vector<RankStep>& step
   for (const auto& [key, on_ranks] : all) {
     numbers_[key] = static_cast<int>(list_.size());
     list_.push_back(spec_of(on_ranks));
+    list_.back().update(told(*on_ranks.front().transfer, list_.back()["kind"] != "pieces"));
   }
 }
 
@@ -53,6 +55,29 @@ bool Transfers::is_even(int stage, const PreparedTransfer& transfer) const {
       return shardwright::is_even(layout, graph.meshes[at(layout.mesh)], graph.value(v).global_type().shape);
     });
   });
+}
+
+/// What a trace says of it. Pieces are no collective's time.
+Json Transfers::told(const PreparedTransfer& transfer, bool is_collective) const {
+  if (transfer.crossing >= 0) {
+    const Part& part = transfer.parts.front();
+    const ValueId crosses = part.to.is_valid() ? part.to : part.from;
+    const int stage = part.to.is_valid() ? transfer.to_stage : transfer.from_stage;
+    return {{"name", pipeline_.stage(stage).graph.value(crosses).name}};
+  }
+  const Graph& graph = pipeline_.stage(transfer.from_stage).graph;
+  Json nodes = Json::array(), operators = Json::array();
+  for (int n = 0; n < static_cast<int>(transfer.parts.size()); ++n) {
+    const NodeId node{transfer.node.index + n};
+    nodes.push_back(graph.name_of(node));
+    operators.push_back(graph.node(node).op->name);
+  }
+  Json out{{"name", fmt::format("{} {}", operators[0].get<std::string>(), nodes[0].get<std::string>())},
+           {"phase", name_of(graph.node(transfer.node).phase)},
+           {"nodes", std::move(nodes)},
+           {"operators", std::move(operators)}};
+  if (is_collective) out["work"] = work_json(graph, transfer);
+  return out;
 }
 
 Json Transfers::spec_of(const std::vector<OnRank>& all) const {

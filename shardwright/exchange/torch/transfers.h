@@ -37,6 +37,7 @@ class Transfers {
   Json pieces(const std::vector<OnRank>& all) const;
   bool is_once(const PreparedTransfer& transfer) const;
   bool is_even(int stage, const PreparedTransfer& transfer) const;
+  Json told(const PreparedTransfer& transfer, bool is_collective) const;
   Json spec_of(const std::vector<OnRank>& all) const;
 
   const Pipeline& pipeline_;

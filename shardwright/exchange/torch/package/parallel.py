@@ -332,20 +332,24 @@ class Rank:
             stage.table(name, m)[name] = value
 
     def start(self, transfer, dropped, number, m):
-        stage = self.stages[number]
+        stage, begin = self.stages[number], self.trace and self.trace.now()
         if self.transfers[transfer] is not None:
             self.transfers[transfer].start(self.turn(transfer, m), lambda name: stage.table(name, m)[name], number)
+        if self.trace:
+            self.trace.started(transfer, m, begin)
         for name in dropped:
             del stage.table(name, m)[name]
 
     def finish(self, transfer, number, m):
-        stage = self.stages[number]
+        stage, begin = self.stages[number], self.trace and self.trace.now()
 
         def give(name, value):
             stage.table(name, m)[name] = value
 
         if self.transfers[transfer] is not None:
             self.transfers[transfer].finish(self.turn(transfer, m), give, number)
+        if self.trace:
+            self.trace.finished(transfer, m, number, begin, self.transfers[transfer] is not None)
 
     @staticmethod
     def turn(transfer, m):

@@ -17,6 +17,7 @@ from operators import device
 class Trace:
     def __init__(self, rank):
         self.rank, self.is_on, self.events, self.micro_batch, self.running = rank, False, [], 0, None
+        self.on_its_way = {}  # by transfer and micro-batch, when it started
 
     def now(self):
         if device.type == "cuda":
@@ -26,6 +27,21 @@ class Trace:
     def add(self, category, name, begin, stage, arguments):
         if self.is_on:
             self.events.append((category, name, begin, self.now(), stage, dict(arguments, micro_batch=self.micro_batch)))
+
+    def started(self, transfer, m, begin):
+        if self.is_on:
+            self.on_its_way[transfer, m] = begin
+
+    def finished(self, transfer, m, stage, begin, is_awaited):
+        """Since `begin` the rank waited for it, if it did at all."""
+        since = self.on_its_way.pop((transfer, m), None)
+        if since is None or not is_awaited:
+            return
+        spec = program.TRANSFERS[transfer]
+        told = {key: spec[key] for key in ("phase", "nodes", "operators", "work") if key in spec}
+        self.add("bubble" if "from_stage" in spec and spec["from_stage"] != spec["to_stage"] else "exposed",
+                 f"wait for {spec['name']}", begin, stage, told)
+        self.add("communication", spec["name"], since, stage, told)
 
     def functions_of(self, module, stage, spec):
         """The functions of a model, in which each kernel tells when it begins and ends."""
@@ -73,16 +89,30 @@ class Trace:
             return
         first, lines = min(begin for events in all_events for _, _, begin, *_ in events), []
         per_group = program.RANKS // len(program.TASKS)
+        tracks = 2 * program.RANKS
         for rank, events in enumerate(all_events):
-            group = rank // per_group
-            tracks = {"communication": 2 * rank + 1}
+            group, others = rank // per_group, []  # tracks of what is on its way together, by when they are free
             for number, what in ((2 * rank, "compute"), (2 * rank + 1, "communication")):
-                lines.append({"ph": "M", "name": "thread_name", "pid": group, "tid": number,
-                              "args": {"name": f"rank {rank} (stage {group}) {what}"}})
-            for category, name, begin, end, _, arguments in events:
+                lines.append(heading(group, number, rank, what))
+            for category, name, begin, end, _, arguments in sorted(events, key=lambda event: event[2]):
+                number = 2 * rank
+                if category == "communication":
+                    free = next((i for i, (until, _) in enumerate(others) if until <= begin), len(others))
+                    if free == len(others):
+                        number, tracks = (2 * rank + 1, tracks) if not others else (tracks, tracks + 1)
+                        if others:
+                            lines.append(heading(group, number, rank, f"communication {free + 1}"))
+                        others.append(None)
+                    else:
+                        number = others[free][1]
+                    others[free] = end, number
                 lines.append({"ph": "X", "cat": category, "name": name, "ts": (begin - first) * 1e-3,
-                              "dur": (end - begin) * 1e-3, "args": arguments, "pid": group,
-                              "tid": tracks.get(category, 2 * rank)})
+                              "dur": (end - begin) * 1e-3, "args": arguments, "pid": group, "tid": number})
         with open(path, "w") as f:
             f.write(json.dumps({"displayTimeUnit": "ms", "otherData": {"program": "shardwright", "cluster": program.CLUSTER}})[:-1]
                     + ', "traceEvents": [\n' + ",\n".join(map(json.dumps, lines)) + "\n]}\n")
+
+
+def heading(group, track, rank, what):
+    return {"ph": "M", "name": "thread_name", "pid": group, "tid": track,
+            "args": {"name": f"rank {rank} (stage {group}) {what}"}}
