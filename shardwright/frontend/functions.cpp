@@ -63,4 +63,8 @@ Traced dropout(Traced x, const std::string& name, double rate, std::int64_t seed
                     {{"name", name}, {"rate", rate}, {"seed", seed}}, name);
 }
 
+Traced dropped(Traced x, const std::string& name, double rate) {
+  return rate > 0 ? dropout(x, name, rate) : x;
+}
+
 }  // namespace shardwright

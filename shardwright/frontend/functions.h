@@ -37,5 +37,7 @@ Traced batch_norm_by(Traced x, const ChannelNorm& norm, std::string_view name = 
 /// Dropout for training: `name` tells this one's mask from others', `seed` one run's from another's. The mask is
 /// another in every step: it depends on the count of steps done (autodiff/train_step.h).
 Traced dropout(Traced x, const std::string& name, double rate, std::int64_t seed = 0);
+/// The same, or x where the rate is 0.
+Traced dropped(Traced x, const std::string& name, double rate);
 
 }  // namespace shardwright

@@ -14,6 +14,7 @@
 #include "shardwright/cli/waiting.h"
 #include "shardwright/frontend/data_columns.h"
 #include "shardwright/frontend/evaluation.h"
+#include "shardwright/frontend/inference.h"
 #include "shardwright/frontend/model_folder.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/graph/node_kinds.h"
@@ -165,7 +166,7 @@ Asking prepare_asking(const Arguments& arguments, Terminal& terminal) {
   if (!arguments.has("--data")) throw error("infer needs --data");
   const Model model = whole_model_of(arguments, terminal);
   const bool has_folder = model.folder && model.folder->weights;
-  if (!arguments.has("--checkpoint")) check_own_weights(model);
+  if (!arguments.has("--checkpoint")) check_own_weights(inference_of(model, false));  // training has more
   const PlanRequest request = asked_of(arguments);
   for (const SettingRow& row : all_settings())
     if (is_of_inference(row)) arguments.heed(row.flag);

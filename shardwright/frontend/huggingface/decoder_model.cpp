@@ -52,16 +52,20 @@ bool FamilyCall::has_tensor(const std::string& name, bool otherwise) const {
   return std::ranges::find(names, name) != names.end();
 }
 
-void FamilyCall::check_dropout(const std::vector<std::pair<std::string, double>>& keys_and_defaults) const {
+double FamilyCall::dropout(const std::string& key, double otherwise) const {
   const std::string said = arguments.text("dropout", "");
   if (!said.empty() && said != "0") throw error("dropout={}: should be 0, which leaves it out", said);
-  for (const auto& [key, otherwise] : keys_and_defaults) {
-    const double rate = config.number_or(key, otherwise);
-    if (rate != 0 && said.empty() && arguments.cached == 0)
-      throw error(
-          "{}: \"{}\" is {}{}: dropout is not supported; the key dropout=0 (FOLDER:dropout=0) leaves it out",
-          config.path(), key, rate, config.has(key) ? "" : " where it is not said");
-  }
+  const double rate = config.number_or(key, otherwise);
+  if (!(rate >= 0 && rate < 1)) throw config.wrong(key, "at least 0 and less than 1");
+  return said.empty() && arguments.cached == 0 ? rate : 0;
+}
+
+void FamilyCall::check_layers_stay(const std::string& key) const {
+  if (dropout(key, 0) > 0)
+    throw error(
+        "{}: \"{}\" is {}: layers that are left out by chance are not supported; the key dropout=0 "
+        "(FOLDER:dropout=0) leaves out that and all dropout",
+        config.path(), key, config.number_or(key, 0));
 }
 
 namespace {
@@ -181,7 +185,7 @@ DecoderOptions decoder_options(const FamilyCall& call, const DecoderDefaults& de
     o.padding = *padding < 0 ? o.vocabulary - 1 : *padding;
   else if (!c.says("pad_token_id"))
     o.padding = defaults.padding;
-  call.check_dropout({{"attention_dropout", 0}});
+  o.heads_as.dropout = call.dropout("attention_dropout", 0);
   return o;
 }
 

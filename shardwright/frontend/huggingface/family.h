@@ -27,8 +27,10 @@ struct FamilyCall {
   std::int64_t batch() const { return arguments.integer("batch", 8); }
   /// Whether data bring this input. Others than those in `possible` are refused by `check_inputs`.
   bool brings(const std::string& input) const;
-  /// Throws: Error if the config says dropout in any of these keys, unless the key dropout=0 says that it is left out.
-  void check_dropout(const std::vector<std::pair<std::string, double>>& keys_and_defaults) const;
+  /// The rate that the config says; 0 where the key dropout=0 leaves it out, and where tokens are generated.
+  double dropout(const std::string& key, double otherwise) const;
+  /// Throws: Error if the config leaves out whole layers by chance, unless the key dropout=0 says that it is not done.
+  void check_layers_stay(const std::string& key) const;
 };
 
 struct BuiltFamily {

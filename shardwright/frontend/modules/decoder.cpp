@@ -1,5 +1,6 @@
 #include "shardwright/frontend/modules/decoder.h"
 
+#include "shardwright/frontend/functions.h"
 #include "shardwright/frontend/modules/masks.h"
 #include "shardwright/ops/calls.h"
 
@@ -60,7 +61,8 @@ DecoderLayer::DecoderLayer(const std::string& name, const DecoderOptions& option
       add1(add(name + ".add1")),
       norm2(norm_of(name + ".norm2", options)),
       ffn(network_of(name + ".ffn", options)),
-      add2(add(name + ".add2")) {
+      add2(add(name + ".add2")),
+      dropout(options.dropout) {
   if (norms != NormPlaces::both) return;
   norm1_behind = norm_of(name + ".norm1b", options);
   norm2_behind = norm_of(name + ".norm2b", options);
@@ -70,20 +72,25 @@ Traced DecoderLayer::operator()(Traced x, const Cached* cached, const Seen& seen
   const Traced y = norms == NormPlaces::behind ? x : apply(norm1, x);
   const Traced attended = attention(y, y, cached, seen);
   if (norms != NormPlaces::parallel) return after_attention(x, attended);
-  return add2(add1(x, attended), apply(ffn, apply(norm2, x)));
+  return add2(add1(x, dropped_for(add1, attended)), dropped_for(add2, apply(ffn, apply(norm2, x))));
 }
 
 Traced DecoderLayer::operator()(Traced queries, Traced x, const Cached* cached) const {
   return after_attention(x, attention(queries, apply(norm1, x), cached));
 }
 
+Traced DecoderLayer::dropped_for(const Operator& sum, Traced x) const {
+  return dropped(x, sum.name() + ".dropout", dropout);
+}
+
 Traced DecoderLayer::after_attention(Traced x, Traced attended) const {
+  attended = dropped_for(add1, attended);
   if (norms == NormPlaces::behind) {
     const Traced y = add1(x, apply(norm1, attended));
-    return add2(y, apply(norm2, apply(ffn, y)));
+    return add2(y, apply(norm2, dropped_for(add2, apply(ffn, y))));
   }
   const Traced y = add1(x, norm1_behind ? apply(*norm1_behind, attended) : attended);
-  const Traced out = apply(ffn, apply(norm2, y));
+  const Traced out = dropped_for(add2, apply(ffn, apply(norm2, y)));
   return add2(y, norm2_behind ? apply(*norm2_behind, out) : out);
 }
 
@@ -146,7 +153,7 @@ Traced Decoder::embedded(Traced tokens, const Cached* cached, const DecoderData&
 
 Traced Decoder::operator()(Traced tokens, const Cached* cached, const DecoderData& data) const {
   Trace& trace = *tokens.trace;
-  Traced x = embedded(tokens, cached, data);
+  Traced x = dropped(embedded(tokens, cached, data), "embedding.dropout", options.embedding_dropout);
   Masks masks(trace, tokens.type().shape, data, true);
   const std::size_t plain = layers.size() - (options.query_layer ? 1 : 0);
   for (std::size_t l = 0; l < plain; ++l) {

@@ -48,6 +48,8 @@ struct DecoderOptions {
   std::vector<std::int64_t> windows =
       {};  // by layer: keys that a query sees, its own included; 0, or none said: all
   double embedding_scale = 1;
+  double embedding_dropout = 0;  // of what enters the layers
+  double dropout = 0;    // of what a layer's networks make; that of attention's weights is in heads_as
   double score_cap = 0;  // of the head's scores: cap tanh(score / cap); 0: none
   std::int64_t places =
       0;  // learned positions there are, of which the first `sequence` are taken; 0: as many
@@ -91,10 +93,12 @@ struct DecoderLayer {
   Norm norm2;
   Network ffn;
   Operator add2;
+  double dropout;
   std::optional<Norm> norm1_behind, norm2_behind;  // NAME.norm1b, NAME.norm2b, of NormPlaces::both
 
  private:
   Traced after_attention(Traced x, Traced attended) const;
+  Traced dropped_for(const Operator& sum, Traced x) const;
 };
 
 /// Modules `embedding`, `layers.0`, ..., `norm` and `head`; where they are learned, parameters `positions.weight` and

@@ -1,5 +1,7 @@
 #include "shardwright/frontend/modules/encoder.h"
 
+#include "shardwright/frontend/functions.h"
+
 namespace shardwright {
 namespace {
 
@@ -8,6 +10,7 @@ SelfAttention::Options attention_of(const EncoderOptions& o) {
   out.is_explicit = o.explicit_attention;
   out.qkv_bias = o.qkv_bias;
   out.start = normal(0.02);
+  out.dropout = o.attention_dropout;
   return out;
 }
 
@@ -20,15 +23,19 @@ EncoderLayer::EncoderLayer(const std::string& name, const EncoderOptions& o, Ope
       add1(add(name + ".add1")),
       norm2(name + ".norm2", o.hidden, o.epsilon),
       ffn(name + ".ffn", o.hidden, o.ffn, std::move(activation), {.start = normal(0.02)}),
-      add2(add(name + ".add2")) {}
+      add2(add(name + ".add2")),
+      dropout(o.dropout) {}
 
 Traced EncoderLayer::operator()(Traced x, const Seen& seen) const {
+  const auto added = [&](const Operator& sum, Traced y, Traced to) {
+    return sum(y, dropped(to, sum.name() + ".dropout", dropout));
+  };
   if (norms_before) {
-    const Traced y = norm1(x), z = add1(x, attention(y, y, nullptr, seen));
-    return add2(z, ffn(norm2(z)));
+    const Traced y = norm1(x), z = added(add1, x, attention(y, y, nullptr, seen));
+    return added(add2, z, ffn(norm2(z)));
   }
-  const Traced y = norm1(add1(x, attention(x, x, nullptr, seen)));
-  return norm2(add2(y, ffn(y)));
+  const Traced y = norm1(added(add1, x, attention(x, x, nullptr, seen)));
+  return norm2(added(add2, y, ffn(y)));
 }
 
 }  // namespace shardwright

@@ -17,6 +17,8 @@ struct EncoderOptions {
   bool norms_before = false;
   bool qkv_bias = true;
   bool explicit_attention = false;
+  double dropout = 0;            // of what a layer's networks make
+  double attention_dropout = 0;  // of attention's weights
 };
 
 /// Modules NAME.norm1, NAME.attention, NAME.norm2 and NAME.ffn, as those of a decoder's layer.
@@ -32,6 +34,7 @@ struct EncoderLayer {
   LayerNorm norm2;
   PlainFeedForward ffn;
   Operator add2;
+  double dropout;
 };
 
 }  // namespace shardwright

@@ -1,5 +1,7 @@
 #include "shardwright/frontend/modules/feed_forward.h"
 
+#include "shardwright/frontend/functions.h"
+
 namespace shardwright {
 
 PlainFeedForward::PlainFeedForward(const std::string& name, std::int64_t width, std::int64_t inner,
@@ -7,6 +9,10 @@ PlainFeedForward::PlainFeedForward(const std::string& name, std::int64_t width, 
     : up(name + ".up", width, inner, options),
       activation(std::move(activation_of)),
       down(name + ".down", inner, width, options) {}
+
+Traced PlainFeedForward::operator()(Traced x) const {
+  return down(dropped(activation(up(x)), activation.name() + ".dropout", dropout));
+}
 
 GatedFeedForward::GatedFeedForward(const std::string& name, std::int64_t width, std::int64_t inner,
                                    const Dense::Options& options, std::optional<Operator> activation_of)
@@ -18,7 +24,8 @@ GatedFeedForward::GatedFeedForward(const std::string& name, std::int64_t width, 
 
 Traced GatedFeedForward::operator()(Traced x) const {
   const Traced gates = gate(x);
-  return down(activation ? swiglu((*activation)(gates), up(x)) : swiglu(gates, up(x)));
+  const Traced inner = activation ? swiglu((*activation)(gates), up(x)) : swiglu(gates, up(x));
+  return down(dropped(inner, swiglu.name() + ".dropout", dropout));
 }
 
 }  // namespace shardwright

@@ -13,11 +13,12 @@ namespace shardwright {
 struct PlainFeedForward {
   PlainFeedForward(const std::string& name, std::int64_t width, std::int64_t inner, Operator activation,
                    const Dense::Options& options = {});
-  Traced operator()(Traced x) const { return down(activation(up(x))); }
+  Traced operator()(Traced x) const;
 
   Dense up;
   Operator activation;
   Dense down;
+  double dropout = 0;  // of what `down` reads
 };
 
 /// y = down(silu(gate(x)) up(x)). Dense layers NAME.gate, NAME.up and NAME.down; between them NAME.swiglu. With another
@@ -33,6 +34,7 @@ struct GatedFeedForward {
   Operator swiglu;
   std::optional<Operator> activation;
   Dense down;
+  double dropout = 0;  // of what `down` reads
 };
 
 }  // namespace shardwright

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "shardwright/frontend/functions.h"
+
 namespace shardwright {
 namespace {
 
@@ -19,6 +21,10 @@ std::int64_t features_of(std::int64_t width, const SelfAttention::Options& optio
     throw error("heads={}: leaves {} features of {} to a head, rotary positions need an even number", heads,
                 features, width);
   return features;
+}
+
+bool lies_in_memory(const SelfAttention::Options& options) {
+  return options.is_explicit || options.cap > 0 || options.dropout > 0;
 }
 
 Attributes attributes_of(const SelfAttention::Options& options) {
@@ -89,14 +95,14 @@ SelfAttention::SelfAttention(const std::string& called, std::int64_t width, cons
       has_alibi(options.positions == Positions::alibi),
       scale(options.scale),
       cap(options.cap),
+      dropout(options.dropout),
       q(name + ".q", width, options.heads, features_of(width, options), options),
       k(name + ".k", width, options.kv_heads, q.features, of_keys(options)),
       v(name + ".v", width, options.kv_heads, q.features, options),
-      is_explicit(options.is_explicit || options.cap > 0),
+      is_explicit(lies_in_memory(options)),
       scores(matmul(name + ".scores", {{"transpose_b", true}})),
       weights("attention_weights", name + ".weights", weights_of(options)),
-      attend(options.is_explicit || options.cap > 0 ? matmul(name + ".attend")
-                                                    : attention(name + ".attend", attributes_of(options))),
+      attend(is_explicit ? matmul(name + ".attend") : attention(name + ".attend", attributes_of(options))),
       transpose(shardwright::transpose(name + ".transpose", heads_outside)),
       join("reshape", name + ".join"),
       out_features(options.latent ? options.latent->values : q.features),
@@ -137,7 +143,8 @@ Traced SelfAttention::attended_in_memory(Traced queries, Traced keys, Traced val
       of_weights = 1;
     }
     if (mask) x = add(scores.name() + ".masked")(x, *mask);
-    return (of_weights == 1 ? softened : softened.with("scale", of_weights))(x);
+    x = (of_weights == 1 ? softened : softened.with("scale", of_weights))(x);
+    return dropped(x, weights.name() + ".dropout", dropout);
   };
   const Shape heads = queries.type().shape,
               of_keys = keys.type().shape;  // [batch, heads, sequence, features]

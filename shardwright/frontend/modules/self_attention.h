@@ -57,6 +57,7 @@ struct SelfAttention {
     HeadNorm norm = HeadNorm::none;  // of queries and keys
     double epsilon = 1e-6;           // of that norm
     bool norm_from_one = false;      // RmsNorm::Options::from_one
+    double dropout = 0;              // of the weights, which lie in memory then
     std::optional<LatentOptions> latent = {};  // queries, keys and values through products of low rank
   };
   /// Throws: Error if the heads do not divide the width, or the heads of keys those of queries.
@@ -97,7 +98,7 @@ struct SelfAttention {
 
   std::string name;
   bool has_alibi;
-  double scale, cap;  // 0: none is said
+  double scale, cap, dropout;  // 0: none is said
   Heads q, k, v;
   bool is_explicit;
   Operator scores, weights;

@@ -1,6 +1,7 @@
 // BERT: norms behind the sums, learned positions, two kinds of elements; with the head that predicts masked words, whose table is that of
 // the embedding, or with the one that classifies sequences by their first element.
 
+#include "shardwright/frontend/functions.h"
 #include "shardwright/frontend/huggingface/family.h"
 #include "shardwright/frontend/modules/encoder.h"
 #include "shardwright/frontend/modules/masks.h"
@@ -35,7 +36,8 @@ BertOptions options_of(const FamilyCall& call) {
   o.sequence = call.sequence(o.places);
   o.activation = c.text_or("hidden_act", "gelu");
   activation_of(c, "hidden_act", "gelu", false);  // there is one
-  call.check_dropout({{"hidden_dropout_prob", 0.1}, {"attention_probs_dropout_prob", 0.1}});
+  o.layer.dropout = call.dropout("hidden_dropout_prob", 0.1);
+  o.layer.attention_dropout = call.dropout("attention_probs_dropout_prob", 0.1);
   c.only("is_decoder", false, "later elements would be hidden");
   c.only("add_cross_attention", false, "it would read another encoder");
   c.only("position_embedding_type", "absolute", "positions would count from each other");
@@ -81,7 +83,7 @@ struct Bert {
     x = add("embedding.positions")(
         x, data.positions ? trace.call("gather", {places, *data.positions}, {}, "positions.rows")
                           : rows(places, length, "positions.used"));
-    x = norm(x);
+    x = dropped(norm(x), "embedding.dropout", options.layer.dropout);
     Masks masks(trace, tokens.type().shape, data, false);
     const Seen seen{.mask = masks.of(0)};
     for (const EncoderLayer& layer : layers) x = layer(x, seen);
@@ -106,14 +108,14 @@ Traced scores_of_words(const Bert& bert, Traced x) {
 }
 
 /// Shapes: x [batch, sequence, hidden] -> scores of classes [batch, classes]
-Traced scores_of_classes(const Bert& bert, Traced x, std::int64_t classes) {
+Traced scores_of_classes(const Bert& bert, Traced x, std::int64_t classes, double dropout) {
   const std::int64_t batch = x.type().shape[0], hidden = bert.options.layer.hidden;
   const Traced first = x.trace->call(
       "strided_slice", {x}, {{"dims", Shape{1}}, {"starts", Shape{0}}, {"stops", Shape{1}}}, "first");
   const Traced row = Operator("reshape", "first.row").with("shape", Shape{batch, hidden})(first);
   const Dense pooler("pooler", hidden, hidden, {.start = normal(0.02)}),
       head("head", hidden, classes, {.start = normal(0.02)});
-  return head(tanh("pooler.tanh")(pooler(row)));
+  return head(dropped(tanh("pooler.tanh")(pooler(row)), "pooler.dropout", dropout));
 }
 
 Names names(bool has_words) {
@@ -165,10 +167,8 @@ BuiltFamily build(const FamilyCall& call) {
       c.size_of_object("id2label").value_or(c.integer_or("num_labels", 2, 1, 1 << 30));
   if (!has_words && classes < 2)
     throw c.wrong("id2label", "at least two classes; a number as label is not supported");
-  if (has_words)
-    c.pass_over({"classifier_dropout"});
-  else
-    call.check_dropout({{"classifier_dropout", 0}});
+  if (has_words) c.pass_over({"classifier_dropout"});
+  const double of_classes = has_words ? 0 : call.dropout("classifier_dropout", bert.options.layer.dropout);
   c.check_all_read();
   Trace trace(call.arguments.precision);
   const Type tokens{DType::i32, {call.batch(), bert.options.sequence}};
@@ -178,8 +178,9 @@ BuiltFamily build(const FamilyCall& call) {
   const Traced input = trace.input("input", tokens);
   const DecoderData data{.attention_mask = given("attention_mask"), .positions = given("position_ids")};
   const Traced x = bert(input, given("token_type_ids"), data);
-  Model model = has_words ? language_model(call, trace, scores_of_words(bert, x), false)
-                          : class_model(call, trace, scores_of_classes(bert, x, classes), "input_ids");
+  Model model = has_words
+                    ? language_model(call, trace, scores_of_words(bert, x), false)
+                    : class_model(call, trace, scores_of_classes(bert, x, classes, of_classes), "input_ids");
   model.tokens = element_count(tokens.shape);
   model.classes["token_type_ids"] = bert.options.types;
   return {std::move(model), names(has_words)};

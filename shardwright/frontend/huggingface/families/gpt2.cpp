@@ -23,7 +23,9 @@ DecoderOptions options_of(const FamilyCall& call) {
   o.epsilon = c.number_or("layer_norm_epsilon", 1e-5);
   o.activation = activation_of(c, "activation_function", "gelu_new", false);
   o.tied_head = c.flag_or("tie_word_embeddings", true);
-  call.check_dropout({{"attn_pdrop", 0.1}, {"embd_pdrop", 0.1}, {"resid_pdrop", 0.1}});
+  o.heads_as.dropout = call.dropout("attn_pdrop", 0.1);
+  o.embedding_dropout = call.dropout("embd_pdrop", 0.1);
+  o.dropout = call.dropout("resid_pdrop", 0.1);
   c.only("add_cross_attention", false, "it is a decoder that reads an encoder");
   c.only("is_decoder", true, "what it means is not known");
   c.only("scale_attn_weights", true, "scores would have no scale");

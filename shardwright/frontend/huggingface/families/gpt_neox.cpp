@@ -53,7 +53,7 @@ std::vector<Family> gpt_neox() {
     o.qkv_bias = c.flag_or("attention_bias", true);
     o.out_bias = o.qkv_bias;
     if (c.flag_or("use_parallel_residual", true)) o.norms = NormPlaces::parallel;
-    call.check_dropout({{"hidden_dropout", 0}});
+    o.embedding_dropout = o.dropout = call.dropout("hidden_dropout", 0);
     c.only("is_decoder", false, "what it means is not known");
     c.pass_over({"classifier_dropout"});
     return BuiltFamily{decoder_model(call, o), names_of(o.heads)};

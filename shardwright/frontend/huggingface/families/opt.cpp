@@ -27,7 +27,9 @@ DecoderOptions options_of(const FamilyCall& call) {
   o.activation = activation_of(c, "activation_function", "relu", false);
   o.tied_head = c.flag_or("tie_word_embeddings", true);
   o.padding = c.integer_or("pad_token_id", 1, 0, o.vocabulary - 1);
-  call.check_dropout({{"dropout", 0.1}, {"attention_dropout", 0}, {"layerdrop", 0}});
+  o.dropout = call.dropout("dropout", 0.1);
+  o.heads_as.dropout = call.dropout("attention_dropout", 0);
+  call.check_layers_stay("layerdrop");
   c.only("do_layer_norm_before", true, "norms would stand behind the networks");
   c.only("_remove_final_layer_norm", false, "there would be no last norm");
   c.only("word_embed_proj_dim", o.hidden, "the embedding would be of another width");

@@ -16,7 +16,8 @@ std::vector<Family> phi3() {
                                               .epsilon = 1e-5,
                                               .padding = 32000});
     o.activation = activation_of(c, "hidden_act", "silu", true);
-    call.check_dropout({{"resid_pdrop", 0}, {"embd_pdrop", 0}});
+    o.dropout = call.dropout("resid_pdrop", 0);
+    c.pass_over({"embd_pdrop"});  // which its makers do not read
     read_windows(call, o, c.integer_or("sliding_window", 0, 0));
     c.only("attention_bias", false, "there are no biases");
     Names names = llama_names();

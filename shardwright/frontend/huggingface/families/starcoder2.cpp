@@ -22,7 +22,8 @@ std::vector<Family> starcoder2() {
     o.activation = activation_of(c, "hidden_act", "gelu_pytorch_tanh", false);
     o.layer_norm = true;
     o.bias = o.qkv_bias = c.flag_or("use_bias", true);
-    call.check_dropout({{"residual_dropout", 0}, {"embedding_dropout", 0}});
+    o.dropout = call.dropout("residual_dropout", 0);
+    o.embedding_dropout = call.dropout("embedding_dropout", 0);
     read_windows(call, o, c.integer_or("sliding_window", 0, 0));
     c.only("mlp_type", "default", "the network would be another");
     c.only("norm_type", "layer_norm", "norms would be others");

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <variant>
 
+#include "shardwright/frontend/functions.h"
 #include "shardwright/frontend/huggingface/family.h"
 #include "shardwright/frontend/huggingface/targets.h"
 #include "shardwright/frontend/modules/embedding.h"
@@ -24,7 +25,7 @@ struct T5Options {
   std::int64_t hidden = 512, heads = 8, features = 64, ffn = 2048, vocabulary = 32128;
   std::int64_t encoder_layers = 6, decoder_layers = 6;
   std::int64_t ranges = 32, most_distance = 128;  // of the bias
-  double epsilon = 1e-6;
+  double epsilon = 1e-6, dropout = 0.1;
   std::string network = "relu";
   bool scales_scores = true, has_head = false;
 };
@@ -50,7 +51,7 @@ T5Options options_of(const FamilyCall& call) {
   const bool is_tied = c.flag_or("tie_word_embeddings", true);
   o.scales_scores = c.flag_or("scale_decoder_outputs", is_tied);
   o.has_head = call.has_tensor("lm_head.weight", !is_tied);
-  call.check_dropout({{"dropout_rate", 0.1}});
+  o.dropout = call.dropout("dropout_rate", 0.1);
   c.only("is_decoder", false, "there would be no encoder");
   // What the last two say again, as transformers writes them.
   c.pass_over({"classifier_dropout", "dense_act_fn", "is_gated_act", "n_positions"});
@@ -128,7 +129,8 @@ SelfAttention::Options attention_of(const T5Options& o, bool is_causal, bool has
           .is_causal = is_causal,
           .is_explicit = has_bias,
           .features = o.features,
-          .scale = 1};
+          .scale = 1,
+          .dropout = o.dropout};
 }
 
 struct Stack {
@@ -147,6 +149,13 @@ struct Stack {
     if (attention_mask)
       bias = add(name + ".hidden")(bias, padding_mask(trace, *attention_mask, name + ".mask", 1));
     const Seen own{.mask = bias};
+    const auto dropped_as = [&](Traced y, const std::string& called) {
+      return dropped(y, called + ".dropout", o.dropout);
+    };
+    const auto added = [&](const std::string& called, Traced y) {
+      return add(called)(x, dropped_as(y, called));
+    };
+    x = dropped_as(x, name);
     const auto normed = [&](Traced y, const std::string& called) {
       return RmsNorm(called, o.hidden, o.epsilon)(y);
     };
@@ -155,17 +164,18 @@ struct Stack {
       const std::string layer = fmt::format("{}.layers.{}", name, l);
       const Traced y = normed(x, layer + ".norm1");
       const SelfAttention attention(layer + ".attention", o.hidden, attention_of(o, made.has_value(), true));
-      x = add(layer + ".add1")(x, attention(y, y, nullptr, own));
+      x = added(layer + ".add1", attention(y, y, nullptr, own));
       if (made) {
         const SelfAttention cross(layer + ".cross", o.hidden,
                                   attention_of(o, false, call.arguments.attention == Attention::in_memory));
-        x = add(layer + ".add_cross")(x, cross(normed(x, layer + ".norm_cross"), *made, nullptr, seen_made));
+        x = added(layer + ".add_cross", cross(normed(x, layer + ".norm_cross"), *made, nullptr, seen_made));
       }
-      const Network network = network_of(call, o, layer + ".ffn");
+      Network network = network_of(call, o, layer + ".ffn");
+      std::visit([&](auto& f) { f.dropout = o.dropout; }, network);
       const Traced z = normed(x, layer + ".norm2");
-      x = add(layer + ".add2")(x, std::visit([&](const auto& f) { return f(z); }, network));
+      x = added(layer + ".add2", std::visit([&](const auto& f) { return f(z); }, network));
     }
-    return normed(x, name + ".norm");
+    return dropped_as(normed(x, name + ".norm"), name + ".norm");
   }
 };
 

@@ -1,6 +1,7 @@
 // ViT with the head that classifies pictures: a convolution makes an element of each patch, an element of its own stands in front, whose
 // last state is classified.
 
+#include "shardwright/frontend/functions.h"
 #include "shardwright/frontend/huggingface/family.h"
 #include "shardwright/frontend/modules/encoder.h"
 
@@ -34,7 +35,8 @@ VitOptions options_of(const FamilyCall& call) {
   o.classes = c.size_of_object("id2label").value_or(o.classes);
   if (o.classes < 1) throw c.wrong("id2label", "names of at least one class");
   c.only("hidden_act", "gelu", "there is gelu alone");
-  call.check_dropout({{"hidden_dropout_prob", 0}, {"attention_probs_dropout_prob", 0}});
+  o.layer.dropout = call.dropout("hidden_dropout_prob", 0);
+  o.layer.attention_dropout = call.dropout("attention_probs_dropout_prob", 0);
   c.only("problem_type", "single_label_classification", "the loss would be another");
   c.pass_over({"encoder_stride", "pooler_act", "pooler_output_size"});
   return o;
@@ -59,7 +61,7 @@ Traced scores_of(const VitOptions& o, Traced pictures) {
       Operator("broadcast", "first.rows").with("shape", Shape{batch, 1, hidden})(trace.parameter(first));
   Traced x =
       Operator("concat", "elements").with("dim", std::int64_t{1})(in_front, add("patches.add")(rows, bias));
-  x = add("elements.placed")(x, positions);
+  x = dropped(add("elements.placed")(x, positions), "elements.dropout", o.layer.dropout);
   for (std::int64_t l = 0; l < o.layers; ++l) {
     const std::string name = fmt::format("layers.{}", l);
     x = EncoderLayer(name, o.layer, gelu(name + ".ffn.gelu"))(x);

@@ -1,6 +1,7 @@
 // Whisper: two convolutions along time make elements of sound, whose places are told by a frozen table; an encoder reads them, and a
 // decoder, whose table of words also scores, reads what it made.
 
+#include "shardwright/frontend/functions.h"
 #include "shardwright/frontend/huggingface/family.h"
 #include "shardwright/frontend/huggingface/targets.h"
 #include "shardwright/frontend/modules/embedding.h"
@@ -21,6 +22,7 @@ struct WhisperStack {
 
 struct WhisperOptions {
   std::int64_t hidden = 384, vocabulary = 51865, bins = 80, padding = 0;
+  double dropout = 0, attention_dropout = 0, activation_dropout = 0;
   WhisperStack encoder{"encoder"}, decoder{.name = "decoder", .places = 448};
 };
 
@@ -41,11 +43,11 @@ WhisperOptions options_of(const FamilyCall& call) {
   o.encoder.places = c.integer_or("max_source_positions", 1500, 1, 1 << 24);
   o.decoder.places = c.integer_or("max_target_positions", 448, 1, 1 << 24);
   activation_of(c, "activation_function", "gelu", false);  // there is one
-  call.check_dropout({{"dropout", 0},
-                      {"attention_dropout", 0},
-                      {"activation_dropout", 0},
-                      {"encoder_layerdrop", 0},
-                      {"decoder_layerdrop", 0}});
+  o.dropout = call.dropout("dropout", 0);
+  o.attention_dropout = call.dropout("attention_dropout", 0);
+  o.activation_dropout = call.dropout("activation_dropout", 0);
+  call.check_layers_stay("encoder_layerdrop");
+  call.check_layers_stay("decoder_layerdrop");
   c.only("apply_spec_augment", false, "parts of the sound would be left out by chance");
   c.only("tie_word_embeddings", true, "the scores would have a table of their own");
   c.pass_over({"scale_embedding", "suppress_tokens", "begin_suppress_tokens", "use_weighted_layer_sum",
@@ -94,22 +96,26 @@ struct Whisper {
              .is_explicit = call.arguments.attention == Attention::in_memory,
              .qkv_bias = true,
              .key_bias = false,
-             .out_bias = true}};
+             .out_bias = true,
+             .dropout = options.attention_dropout}};
   }
 
   /// `made` by the encoder is read by a decoder. Shapes: x [batch, length, hidden] -> the same
   Traced layers(const WhisperStack& stack, Traced x, std::optional<Traced> made = {}) const {
     const auto normed = [&](Traced y, const std::string& name) { return LayerNorm(name, options.hidden)(y); };
+    const auto added = [&](const std::string& name, Traced y) {
+      return add(name)(x, dropped(y, name + ".dropout", options.dropout));
+    };
     for (std::int64_t l = 0; l < stack.layers; ++l) {
       const std::string name = fmt::format("{}.layers.{}", stack.name, l);
       const Traced y = normed(x, name + ".norm1");
-      x = add(name + ".add1")(x, attention(name + ".attention", stack, made.has_value())(y));
+      x = added(name + ".add1", attention(name + ".attention", stack, made.has_value())(y));
       if (made)
-        x = add(name + ".add_cross")(
-            x, attention(name + ".cross", stack, false)(normed(x, name + ".norm_cross"), *made));
-      const PlainFeedForward network(name + ".ffn", options.hidden, stack.ffn,
-                                     activation(name + ".ffn.gelu"));
-      x = add(name + ".add2")(x, network(normed(x, name + ".norm2")));
+        x = added(name + ".add_cross",
+                  attention(name + ".cross", stack, false)(normed(x, name + ".norm_cross"), *made));
+      PlainFeedForward network(name + ".ffn", options.hidden, stack.ffn, activation(name + ".ffn.gelu"));
+      network.dropout = options.activation_dropout;
+      x = added(name + ".add2", network(normed(x, name + ".norm2")));
     }
     return normed(x, stack.name + ".norm");
   }
@@ -124,7 +130,7 @@ struct Whisper {
       rows = trace.call("strided_slice", {rows},
                         {{"dims", Shape{0}}, {"starts", Shape{0}}, {"stops", Shape{length}}},
                         stack.name + ".positions.used");
-    return add(stack.name + ".placed")(x, rows);
+    return dropped(add(stack.name + ".placed")(x, rows), stack.name + ".placed.dropout", options.dropout);
   }
 
   /// Shapes: sound [batch, bins, times], fed [batch, length] -> scores [batch, length, vocabulary]
