@@ -27,7 +27,9 @@ struct Spatial {
   }
   /// What outputs read of the input, and what inputs are read by of the output.
   std::string reads() const { return fmt::format("~({} 1 {} {})", stride, -before, reach() - before); }
-  std::string is_read() const { return fmt::format("~(1 {} {} {})", stride, before - reach(), before); }
+  std::string is_read() const { return fmt::format("~(1 {} {} {})", stride, first_read(), before); }
+  /// Pads that are larger than the kernel would begin behind the start of an output that is not split.
+  std::int64_t first_read() const { return std::min<std::int64_t>(before - reach(), 0); }
 };
 
 /// The largest number of an attribute, and size of a kernel: sums and products of two of them fit in 64 bits.
@@ -107,7 +109,7 @@ inline Local local(const Spatial& s, std::int64_t in, std::int64_t out, std::int
 
 /// The first output that reads this rank's part of the inputs.
 inline std::int64_t first_output(const Spatial& s, const KernelCall& call, const char* loop) {
-  return window_begin(call.loop(loop).offset, 1, s.stride, s.before - s.reach());
+  return window_begin(call.loop(loop).offset, 1, s.stride, s.first_read());
 }
 
 /// The part of outputs [q, ...) is this rank's and its inputs are a window, or the other way round.
