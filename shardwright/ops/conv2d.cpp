@@ -2,6 +2,9 @@
 //
 //   y[b, o, h, w] = sum over i, kh, kw of x[b, i, h s + kh d - p, w s + kw d - p] weight[o, i, kh, kw]
 //
+// The gradient of x is the transposed convolution, which networks have forward too. Of the three operators each is linear
+// in both operands, and the gradients of each are the two others.
+//
 // Batch, channels and the spatial dims may be split. A part of the rows reads a window of the operand's rows, so
 // neighbours' rows are fetched first (the halo); which part this rank computes tells the kernel where its rows lie
 // and how much padding is left for it. The kernel's own dims stay whole.
@@ -106,13 +109,31 @@ std::string rule_weight(const Call& call) {
                      c.out);
 }
 
+/// What the three operators share, and of one of them `name`, the spatial size of `shape`.
+Attributes geometry_of(Gradient& g, const char* name = nullptr, const Shape& shape = {}) {
+  Attributes out;
+  for (const auto& [key, value] : g.attributes())
+    if (key != "size" && key != "kernel") out.set(key, value);
+  if (name) out.set(name, std::vector<std::int64_t>{shape[2], shape[3]});
+  return out;
+}
+
 std::vector<ValueId> gradient(Gradient& g) {
   const Shape x = g.type(g.in(0)).shape, w = g.type(g.in(1)).shape;
-  Attributes data = g.attributes(), weight = g.attributes();
-  data.set("size", std::vector<std::int64_t>{x[2], x[3]});
-  weight.set("kernel", std::vector<std::int64_t>{w[2], w[3]});
-  return {g.call("conv2d_data_grad", {g.dy(), g.in(1)}, std::move(data)),
-          g.call("conv2d_weight_grad", {g.in(0), g.dy()}, std::move(weight))};
+  return {g.call("conv_transpose2d", {g.dy(), g.in(1)}, geometry_of(g, "size", x)),
+          g.call("conv2d_weight_grad", {g.in(0), g.dy()}, geometry_of(g, "kernel", w))};
+}
+
+std::vector<ValueId> transpose_gradient(Gradient& g) {
+  const Shape w = g.type(g.in(1)).shape;
+  return {g.call("conv2d", {g.dy(), g.in(1)}, geometry_of(g)),
+          g.call("conv2d_weight_grad", {g.dy(), g.in(0)}, geometry_of(g, "kernel", w))};
+}
+
+std::vector<ValueId> weight_gradient(Gradient& g) {
+  const Shape x = g.type(g.in(0)).shape;
+  return {g.call("conv_transpose2d", {g.in(1), g.dy()}, geometry_of(g, "size", x)),
+          g.call("conv2d", {g.in(0), g.dy()}, geometry_of(g))};
 }
 
 // ---- kernels ----
@@ -283,6 +304,7 @@ std::vector<OpDef> conv2d() {
                    "f32[2,4,6,6], f32[6,2,3,3] (groups=2, pads=[1, 1, 1, 1])",
                    "f32[2,2,13,7], f32[2,2,2,2] (pads=[0, 1, 0, 0], strides=[2, 1])",
                    "f32[2,2,12,6], f32[2,2,1,1] (strides=[2, 1])",
+                   "f32[2,2,6,6], f32[2,2,1,3] (pads=[3, 1, 3, 0])",
                    "f32[2,2,18,12], f32[4,2,2,3] (pads=[1, 1, 0, 1], strides=[3, 7])",
                    "f32[2,2,12,12], f32[2,2,2,1] (dilations=[2, 1], pads=[1, 0, 1, 0], strides=[4, 5])"},
        .torch = {.line = "conv2d({0}, {1}, {strides}, {dilations}, {shift}, {out})",
@@ -293,24 +315,28 @@ std::vector<OpDef> conv2d() {
                      },
                  .functions = conv2d_in_torch},
        .jax = {.functions = conv2d_in_jax}},
-      {.name = "conv2d_data_grad",
-       .doc = "the gradient of conv2d's operand 0, of spatial size `size`, from dy and the weight",
+      {.name = "conv_transpose2d",
+       .doc = "y[b, i, p, ..] of spatial size `size` = sum of x[b, o, h, ..] weight[o, i, kh, ..] where p = "
+              "h s + kh d - "
+              "pad: the gradient of conv2d's x",
        .attributes = with("size"),
        .defaults = geometry_defaults,
        .rule_for = rule_data,
        .linear = "{0} {1}",
        .infer = infer_data,
        .flops = data_flops,
+       .gradient = transpose_gradient,
        .kernel = data_kernel,
        .samples = {"f32[6,6,12,6], f32[6,4,3,3] (pads=[1, 1, 1, 1], size=[12, 6])",
                    "f32[2,4,6,6], f32[4,2,3,3] (pads=[1, 1, 1, 1], size=[12, 12], strides=[2, 2])",
                    "f32[2,2,12,6], f32[2,2,3,1] (dilations=[2, 1], pads=[2, 0, 2, 0], size=[12, 6])",
                    "f32[2,6,6,6], f32[6,2,3,3] (groups=2, pads=[1, 1, 1, 1], size=[6, 6])",
                    "f32[2,4,6,2], f32[4,2,2,3] (pads=[1, 1, 0, 1], size=[18, 12], strides=[3, 7])",
+                   "f32[2,4,6,6], f32[4,2,3,1] (pads=[3, 2, 3, 2], size=[8, 8], strides=[2, 2])",
                    "f32[2,2,3,3], f32[2,2,2,1] (dilations=[2, 1], pads=[1, 0, 1, 0], size=[12, 12], "
                    "strides=[4, 5])"},
        .torch = {.line =
-                     "conv2d_data_grad({0}, {1}, {strides}, {dilations}, {groups_of_rank}, {shift}, {shape})",
+                     "conv_transpose2d({0}, {1}, {strides}, {dilations}, {groups_of_rank}, {shift}, {shape})",
                  .numbers =
                      [](const KernelCall& c) {
                        const Shape& w = c.operands[1].shape;
@@ -319,13 +345,13 @@ std::vector<OpDef> conv2d() {
                        out.set("groups_of_rank", c.results[0].shape[1] / w[1]);
                        return out;
                      },
-                 .functions = conv2d_data_grad_in_torch,
+                 .functions = conv_transpose2d_in_torch,
                  .joint = {{"conv2d_weight_grad",
                             {{0, 1}},
                             "conv2d_grads({0}, {1}, {other.0}, {strides}, {dilations}, {groups_of_rank}, "
                             "{shift}, {shape}, "
                             "{other.shape}, {other.shift}, {other.out})"}}},
-       .jax = {.functions = conv2d_data_grad_in_jax}},
+       .jax = {.functions = conv_transpose2d_in_jax}},
       {.name = "conv2d_weight_grad",
        .doc = "the gradient of conv2d's weight, of spatial size `kernel`, from x and dy",
        .attributes = with("kernel"),
@@ -334,6 +360,7 @@ std::vector<OpDef> conv2d() {
        .linear = "{0} {1}",
        .infer = infer_weight,
        .flops = flops,
+       .gradient = weight_gradient,
        .kernel = weight_kernel,
        .samples = {"f32[6,4,12,6], f32[6,6,12,6] (kernel=[3, 3], pads=[1, 1, 1, 1])",
                    "f32[2,2,12,12], f32[2,4,6,6] (kernel=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2])",

@@ -13,8 +13,8 @@ def conv2d(x, w, strides, dilations, shift, out):
     return F.conv2d(by_pixels(x), w, None, strides, padding, dilations, x.shape[1] // w.shape[1])
 )";
 
-inline const std::string conv2d_data_grad_in_torch = std::string(image_in_torch) + R"(
-def conv2d_data_grad(dy, w, strides, dilations, groups, shift, shape):
+inline const std::string conv_transpose2d_in_torch = std::string(image_in_torch) + R"(
+def conv_transpose2d(dy, w, strides, dilations, groups, shift, shape):
     padding = [-shift[0], -shift[1]]
     outputs = [(shape[2 + d] + 2 * padding[d] - (w.shape[2 + d] - 1) * dilations[d] - 1) // strides[d] + 1 for d in (0, 1)]
     if min(padding) >= 0 and outputs == list(dy.shape[2:]) and wide(dy) is dy:
@@ -33,7 +33,7 @@ def conv2d_grads(dy, w, x, strides, dilations, groups, shift, shape, w_shape, x_
     if padding == [-shift[0], -shift[1]] and list(x.shape) == list(shape) and wide(dy) is dy:
         return aten.convolution_backward(by_pixels(dy), by_pixels(x), w, None, strides, padding, dilations, False, [0, 0], groups,
                                          [True, True, False])[:2]
-    return (conv2d_data_grad(dy, w, strides, dilations, groups, shift, shape),
+    return (conv_transpose2d(dy, w, strides, dilations, groups, shift, shape),
             conv2d_weight_grad(x, dy, w_shape, strides, dilations, [-padding[0], -padding[1]], out))
 )";
 
@@ -53,8 +53,8 @@ def conv2d(x, w, strides, dilations, shift, out):
     return lax.conv_general_dilated(x, w, strides, padding, rhs_dilation=dilations, feature_group_count=groups)
 )";
 
-inline const std::string conv2d_data_grad_in_jax = conv2d_in_jax + R"(
-def conv2d_data_grad(dy, w, strides, dilations, groups, shift, shape):
+inline const std::string conv_transpose2d_in_jax = conv2d_in_jax + R"(
+def conv_transpose2d(dy, w, strides, dilations, groups, shift, shape):
     forward = lambda x: conv2d(x, w, strides, dilations, shift, dy.shape[2:])
     return jax.linear_transpose(forward, jax.ShapeDtypeStruct(shape, dy.dtype))(dy)[0]
 )";

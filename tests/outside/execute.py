@@ -112,7 +112,7 @@ def conv2d(x, w, *, strides, dilations, pads, groups):
     return F.conv2d(F.pad(x, (pads[1], pads[3], pads[0], pads[2])), w, None, strides, 0, dilations, groups)
 
 
-def conv2d_data_grad(dy, w, *, size, strides, dilations, pads, groups):
+def conv_transpose2d(dy, w, *, size, strides, dilations, pads, groups):
     x = dy.new_zeros([dy.shape[0], w.shape[1] * groups, *size])
     how = dict(strides=strides, dilations=dilations, pads=pads, groups=groups)
     return gradients(lambda v: conv2d(v, w, **how), dy, x)[0]
@@ -288,7 +288,7 @@ OPERATORS = {
     "cross_entropy_terms": cross_entropy_terms, "cross_entropy_terms_grad": cross_entropy_terms_grad,
     "cross_entropy_of_terms": lambda t: torch.log(t[0]) - t[1],
     "cross_entropy_of_terms_grad": lambda dy, t: torch.stack([dy / t[0], -dy]),
-    "conv2d": conv2d, "conv2d_data_grad": conv2d_data_grad, "conv2d_weight_grad": conv2d_weight_grad,
+    "conv2d": conv2d, "conv_transpose2d": conv_transpose2d, "conv2d_weight_grad": conv2d_weight_grad,
     "max_pool2d": max_pool2d, "max_pool2d_grad": max_pool2d_grad, "batch_moments": batch_moments,
     "batch_norm": batch_norm, "batch_norm_weights_grad": batch_norm_weights_grad,
     "batch_norm_grad": batch_norm_grad, "running_moments": running_moments,

@@ -4,7 +4,7 @@ namespace shardwright::cpu {
 
 std::optional<ConvolutionKind> convolution_kind(std::string_view op) {
   if (op == "conv2d") return ConvolutionKind::forward;
-  if (op == "conv2d_data_grad") return ConvolutionKind::data_gradient;
+  if (op == "conv_transpose2d") return ConvolutionKind::data_gradient;
   if (op == "conv2d_weight_grad") return ConvolutionKind::weight_gradient;
   return {};
 }
