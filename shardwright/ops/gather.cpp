@@ -79,13 +79,6 @@ void segment_kernel(const KernelCall& call) {
   });
 }
 
-double flops(const Rule& rule) {  // one per element of the rows, whatever the size of the table
-  double n = 1;
-  for (const LoopDim& l : rule.loops)
-    if (l.name != "v") n *= static_cast<double>(l.size);
-  return n;
-}
-
 std::vector<ValueId> gather_gradient(Gradient& g) {
   const Shape& table = g.type(g.in(0)).shape;
   const auto dim = static_cast<std::int64_t>(dim_of(g.attributes().integer("dim", 0), table));
@@ -109,7 +102,7 @@ std::vector<OpDef> gather() {
        .rule_for = gather_rule,
        .linear = "{0}",
        .infer = infer_rows,
-       .flops = flops,
+       .flops = flops_of_rows,
        .gradient = gather_gradient,
        .kernel = gather_kernel,
        .samples = {"f32[12,4], i32[6]<12", "f32[6,4], i64[2,6]<6", "f32[4,12,6], i32[2]<12 (dim=1)",
@@ -123,7 +116,7 @@ std::vector<OpDef> gather() {
        .rule_for = segment_rule,
        .linear = "{0}",
        .infer = infer_segment,
-       .flops = flops,
+       .flops = flops_of_rows,
        .gradient = segment_gradient,
        .kernel = segment_kernel,
        .workspace =

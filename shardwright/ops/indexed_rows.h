@@ -104,6 +104,14 @@ inline std::vector<Type> infer_rows(const Call& call) {
   return {{table.dtype, shape_of_rows(table.shape, indices.shape, dim_in_table(call, table.shape))}};
 }
 
+/// One per element of the rows that are read or added, whatever the size of the tables.
+inline double flops_of_rows(const Rule& rule) {
+  double n = 1;
+  for (const LoopDim& l : rule.loops)
+    if (l.name != "v") n *= static_cast<double>(l.size);
+  return n;
+}
+
 /// A table as `outer` blocks of v rows of `inner` elements, and the indices with this rank's part of v.
 struct Rows {
   std::int64_t outer = 1, inner = 1;

@@ -145,14 +145,6 @@ void grad_kernel(const KernelCall& call) {
   });
 }
 
-double flops(
-    const Rule& rule) {  // one per element of the rows that are read, whatever the size of the tables
-  double n = 1;
-  for (const LoopDim& l : rule.loops)
-    if (l.name != "v") n *= static_cast<double>(l.size);
-  return n;
-}
-
 std::vector<ValueId> lookup_gradient(Gradient& g) {
   const Shape tables = g.type(g.in(0)).shape;
   return {g.call("lookup_grad", {g.dy(), g.in(1)},
@@ -217,7 +209,7 @@ std::vector<OpDef> lookup() {
            .rule_for = lookup_rule,
            .linear = "{0}",
            .infer = infer_lookup,
-           .flops = flops,
+           .flops = flops_of_rows,
            .gradient = lookup_gradient,
            .kernel = lookup_kernel,
            .samples = {"f32[12,4], i32[6,2]<12", "f32[6,12,4], i64[2,6,3]<12",
@@ -236,7 +228,7 @@ std::vector<OpDef> lookup() {
                [](const Call& call) {
                  return std::vector<Type>{{call.operands[0].dtype, shape_of_tables(call)}};
                },
-           .flops = flops,
+           .flops = flops_of_rows,
            .gradient = grad_gradient,
            .kernel = grad_kernel,
            .workspace = [](const KernelCall& call) { return bytes_of_addends(call.operands[1]); },

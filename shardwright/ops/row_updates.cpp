@@ -194,13 +194,6 @@ void kernel_by_rows(const Whole& whole, BoundBlocks& blocks, const KernelCall& c
   });
 }
 
-double flops(const Rule& rule) {  // one per element of the rows, whatever the size of the table
-  double n = 1;
-  for (const LoopDim& l : rule.loops)
-    if (l.name != "v") n *= static_cast<double>(l.size);
-  return n;
-}
-
 /// The line of the whole update as a function of a gradient and rows: `lambda g, w, s: adagrad(w, g, s, ...)`.
 std::string line_by_rows(const Whole& whole, const Call& call) {
   const std::size_t ids = ids_of(call.operands.size(), call.attributes), tensors = whole.tensors(call);
@@ -248,7 +241,7 @@ OpDef form_by_rows(const OpDef& op) {
             .doc = op.doc + "; of the rows that ids name, each with the sum of its gradients",
             .rule_for = [whole](const Call& c) { return rule_by_rows(whole, c); },
             .infer = [whole](const Call& c) { return infer_by_rows(whole, c); },
-            .flops = flops,
+            .flops = flops_of_rows,
             .kernel = [whole, blocks](const KernelCall& c) { kernel_by_rows(whole, *blocks, c); },
             .workspace =
                 [whole, blocks](const KernelCall& c) {
