@@ -8,44 +8,18 @@
 #include <array>
 
 #include "shardwright/graph/builder.h"
-#include "shardwright/ops/dims.h"
+#include "shardwright/ops/listed_dims.h"
 #include "shardwright/ops/strided.h"
 #include "shardwright/ops/types.h"
 
 namespace shardwright::ops {
 namespace {
 
-using List = std::vector<std::int64_t>;
-
 /// Element i of the smaller tensor's dim is element start + i step of the larger one's.
 struct Range {
   std::int64_t start = 0, step = 1, count = 0;
   bool is_all(std::int64_t size) const { return start == 0 && step == 1 && count == size; }
 };
-
-/// The list `name` with one entry per dim in `dims`, or `otherwise` for each.
-List list_per_dim(const Attributes& attributes, std::string_view name, std::size_t count,
-                  std::int64_t otherwise) {
-  List list = attributes.integers(name);
-  if (list.empty()) list.assign(count, otherwise);
-  if (list.size() != count)
-    throw error("{}={} has {} numbers but {} dims are meant", name, to_text(list), list.size(), count);
-  return list;
-}
-
-/// The dims that the lists are about: `dims`, or all.
-List listed_dims(const Attributes& attributes, const Shape& shape) {
-  List dims = attributes.integers("dims");
-  if (dims.empty())
-    for (std::size_t d = 0; d < shape.size(); ++d) dims.push_back(static_cast<std::int64_t>(d));
-  std::vector<bool> seen(shape.size());
-  for (std::int64_t& d : dims) {
-    d = static_cast<std::int64_t>(dim_of(d, shape));
-    if (seen[static_cast<std::size_t>(d)]) throw error("dims={} names dim {} twice", to_text(dims), d);
-    seen[static_cast<std::size_t>(d)] = true;
-  }
-  return dims;
-}
 
 std::int64_t from_left(std::int64_t at, std::int64_t size) {
   return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size);
@@ -126,19 +100,6 @@ Attributes undoing(const std::vector<Range>& ranges, const Shape& larger, bool i
   }
   if (is_slice) return {{"dims", dims}, {"starts", first}, {"stops", last}, {"steps", steps}};
   return {{"dims", dims}, {"before", first}, {"after", last}, {"gaps", steps}};
-}
-
-/// Entry for dim `d` of the list `name`, where it stands.
-std::int64_t entry(const Attributes& attributes, std::string_view name, std::size_t d, std::size_t rank,
-                   std::int64_t otherwise) {
-  const auto list = list_in(attributes, name), dims = dims_in(attributes);
-  if (list.empty()) return otherwise;
-  if (dims.empty()) return list[d];
-  for (std::size_t i = 0; i < dims.size(); ++i)
-    if (dims[i] == static_cast<std::int64_t>(d) ||
-        dims[i] == static_cast<std::int64_t>(d) - static_cast<std::int64_t>(rank))
-      return list[i];
-  return otherwise;
 }
 
 /// Loops over the elements of the smaller tensor (0) and where they stand in the larger one (1).
