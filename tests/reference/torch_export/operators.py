@@ -103,6 +103,7 @@ def _shapes():
         "permute": lambda a: a.permute(2, 0, 1), "unsqueeze": lambda a: a.unsqueeze(1) * a.unsqueeze(2), "select": lambda a: a[:, -1],
         "slices": lambda a: a[:, 1:, ::2], "split": lambda a: a.split([1, 2], 1)[1], "chunk": lambda a: a.chunk(2, -1)[1],
         "unbind": lambda a: a.unbind(1)[2] - a.unbind(1)[0], "roll": lambda a: a.roll((1, -1), (1, 2)), "roll_all": lambda a: a.roll(5),
+        "roll_twice": lambda a: a.roll((1, 2, -7), (-1, -1, 0)),
         "flip": lambda a: a.flip(1, 2), "repeat": lambda a: a.repeat(2, 1, 2), "expand": lambda a: a[:, :1].expand(-1, 5, -1),
         "pad": lambda a: F.pad(a, (1, 2, 0, 1), value=0.5), "pad_negative": lambda a: F.pad(a, (-1, 1)),
         "pad_reflect": lambda a: F.pad(a, (2, 1), mode="reflect"), "pad_replicate": lambda a: F.pad(a, (2, 1), mode="replicate"),
@@ -129,8 +130,10 @@ def _indices():
         yield name, f, [x], [i]
     yield "gather", lambda a, i: a.gather(1, i), [draw(3, 4)], [whole(4, 3, 2)]
     yield "gather_rows", lambda a, i: a.gather(0, i), [draw(3, 4)], [whole(3, 2, 4)]
+    yield "gather_last", lambda a, i: a.gather(-1, i), [x], [whole(2, 2, 3, 5)]
     yield "take_along_dim", lambda a, i: torch.take_along_dim(a, i, 1), [draw(3, 4)], [whole(4, 3, 2)]
     yield "scatter_add", lambda a, i: torch.zeros(3, 5, dtype=a.dtype).scatter_add(1, i, a), [draw(3, 4)], [whole(5, 3, 4)]
+    yield "scatter_add_fewer", lambda a, b, i: a.scatter_add(0, i, b), [draw(3, 6), draw(5, 4, seed=2)], [whole(3, 5, 4)]
     yield "one_hot", lambda a, i: F.one_hot(i, 4) * a, [draw(4)], [whole(4, 5)]
     yield "embedding", lambda a, i: F.embedding(i, a), [draw(5, 3)], [whole(5, 2, 3)]
     yield "embedding_padding", lambda a, i: F.embedding(i, a, padding_idx=1), [draw(5, 3)], [whole(3, 2, 3)]
@@ -203,10 +206,14 @@ def _images():
     yield "conv2d_same", lambda p, q: F.conv2d(p, q, padding="same"), [x, draw(3, 4, 2, 3)], []
     yield "conv1d", lambda p, q, r: F.conv1d(p, q, r, stride=2, padding=1), [draw(2, 3, 7), draw(4, 3, 3), draw(4)], []
     for name, options in {"plain": {}, "stride": {"stride": 2}, "padded": {"stride": 2, "padding": 1, "output_padding": 1},
-                          "same_windows": {"stride": 3}, "dilated": {"dilation": 2, "padding": 1}, "much_padding": {"padding": 3, "stride": 2}}.items():
+                          "same_windows": {"stride": 3}, "dilated": {"dilation": 2, "padding": 1}, "much_padding": {"padding": 3, "stride": 2},
+                          "far": {"dilation": 3, "output_padding": 2}, "far_cut": {"dilation": 4, "output_padding": 3, "padding": 1}}.items():
         yield f"conv_transpose2d_{name}", lambda p, q, r, o=options: F.conv_transpose2d(p, q, r, **o), \
             [draw(2, 4, 4, 3), draw(4, 3, 3, 3), draw(3)], []
     yield "conv_transpose2d_groups", lambda p, q: F.conv_transpose2d(p, q, stride=2, padding=1, groups=2), [draw(2, 4, 3, 3), draw(4, 3, 4, 4)], []
+    yield "conv_transpose2d_of_groups", lambda p, q, r: F.conv_transpose2d(p, q, r, (2, 1), (0, 1), (1, 0), 2, (1, 2)), \
+        [draw(2, 4, 3, 3), draw(4, 3, 2, 4), draw(6)], []
+    yield "conv2d_padded_far", lambda p, q: F.conv2d(p, q, padding=(1, 2)), [draw(2, 3, 4, 3), draw(2, 3, 1, 2)], []
     yield "conv_transpose1d", lambda p, q: F.conv_transpose1d(p, q, stride=2, padding=1), [draw(2, 4, 5), draw(4, 3, 4)], []
     for name, f in {
         "max_pool2d": lambda p: F.max_pool2d(p, 2), "max_pool2d_ceil": lambda p: F.max_pool2d(p, 3, 2, 1, ceil_mode=True),
@@ -214,10 +221,14 @@ def _images():
         "avg_pool2d_ceil": lambda p: F.avg_pool2d(p, 2, ceil_mode=True), "adaptive": lambda p: F.adaptive_avg_pool2d(p, 1),
         "adaptive_uneven": lambda p: F.adaptive_avg_pool2d(p, (3, 4)), "adaptive_parts": lambda p: F.adaptive_avg_pool2d(p, (5, 3)),
         "max_pool1d": lambda p: F.max_pool1d(p[:, 0], 2), "nearest": lambda p: F.interpolate(p, scale_factor=2),
-        "nearest_size": lambda p: F.interpolate(p, size=(7, 4)),
+        "nearest_size": lambda p: F.interpolate(p, size=(7, 4)), "nearest_factor": lambda p: F.interpolate(p, scale_factor=(1.5, 0.7)),
+        "nearest_row": lambda p: F.interpolate(p[:, 0], size=9),
         "bilinear": lambda p: F.interpolate(p, scale_factor=2, mode="bilinear", align_corners=False),
         "bilinear_smaller": lambda p: F.interpolate(p, size=(3, 4), mode="bilinear"),
         "bilinear_corners": lambda p: F.interpolate(p, size=(8, 9), mode="bilinear", align_corners=True),
+        "bilinear_factor": lambda p: F.interpolate(p, scale_factor=(1.5, 0.7), mode="bilinear"),
+        "bilinear_corners_smaller": lambda p: F.interpolate(p, size=(1, 4), mode="bilinear", align_corners=True),
+        "linear_row": lambda p: F.interpolate(p[:, 0], size=11, mode="linear"),
     }.items():
         yield name, f, [x], []
 

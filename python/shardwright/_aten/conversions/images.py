@@ -11,7 +11,7 @@ from ... import ops
 from ..._core import Tensor
 from ..walk import At, Value, conversion, sequence
 from .reductions import reduced
-from .shapes import broadcast, flip, permuted, reshaped, sliced
+from .shapes import permuted, reshaped
 
 
 def _with_bias(at: At, y: Tensor, bias: Value) -> Tensor:
@@ -57,45 +57,22 @@ def conv1d(at: At, input: Tensor, weight: Tensor, bias: Value = None, stride: Va
 def conv_transpose2d(at: At, input: Tensor, weight: Tensor, bias: Value = None, stride: Value = 1, padding: Value = 0,
                      output_padding: Value = 0, groups: int = 1, dilation: Value = 1) -> Tensor:
     stride, padding, extra, dilation = (sequence(v, 2) for v in (stride, padding, output_padding, dilation))
-    kernel = list(weight.shape[2:])
-    if stride == kernel and not any(padding) and not any(extra) and dilation == [1, 1] and groups == 1:
-        y = _spread(at, input, weight)
-    else:
-        y = _gapped(at, input, weight, stride, padding, extra, dilation, groups)
-    return _with_bias(at, y, bias)
+    return _with_bias(at, _transposed(at, input, weight, stride, padding, extra, dilation, groups), bias)
 
 
-def _spread(at: At, x: Tensor, weight: Tensor) -> Tensor:
-    """Windows that do not overlap: each pixel times the kernel."""
-    (b, c, h, w), (_, o, kh, kw) = x.shape, weight.shape
-    flat = reshaped(at, weight, [c, o * kh * kw])
-    y = at.call("matmul", permuted(at, x, [0, 2, 3, 1]), flat)  # [b, h, w, o kh kw]
-    y = permuted(at, reshaped(at, y, [b, h, w, o, kh, kw]), [0, 3, 1, 4, 2, 5])
-    return reshaped(at, y, [b, o, h * kh, w * kw])
-
-
-def _gapped(at: At, x: Tensor, weight: Tensor, stride: list[int], padding: list[int], extra: list[int], dilation: list[int],
-            groups: int) -> Tensor:
-    """A convolution with the kernel turned about, of the image with gaps between its pixels."""
-    c, o, kh, kw = weight.shape
-    turned = flip(at, weight, [2, 3])
-    if groups == 1:
-        turned = permuted(at, turned, [1, 0, 2, 3])
-    else:
-        turned = permuted(at, reshaped(at, turned, [groups, c // groups, o, kh, kw]), [0, 2, 1, 3, 4])
-        turned = reshaped(at, turned, [groups * o, c // groups, kh, kw])
-    reach = [d * (k - 1) for d, k in zip(dilation, (kh, kw))]
-    before = [r - p for r, p in zip(reach, padding)]
-    after = [b + e for b, e in zip(before, extra)]
-    gaps = [s - 1 for s in stride]
-    if any(gaps) or any(b < 0 for b in before):
-        x = at.call("pad", x, dims=[2, 3], before=[max(b, 0) for b in before], after=[max(a, 0) for a in after],
-                    gaps=gaps, value=0.0)
-        for dim in (0, 1):
-            if before[dim] < 0 or after[dim] < 0:
-                x = sliced(at, x, dim + 2, max(-before[dim], 0), x.shape[dim + 2] - max(-after[dim], 0))
-        before = after = [0, 0]
-    return _convolved(at, x, turned, [1, 1], [*before, *after], dilation, groups)
+def _transposed(at: At, x: Tensor, weight: Tensor, stride: list[int], padding: list[int], extra: list[int], dilation: list[int],
+                groups: int) -> Tensor:
+    """Where `extra` reaches a stride further than the last window, less is cut off behind, or zeros are added."""
+    size, after, zeros = [], [], []
+    for d in range(2):
+        less = min(padding[d], extra[d]) if extra[d] >= stride[d] else 0
+        zeros.append(max(extra[d] - less - stride[d] + 1, 0))
+        after.append(padding[d] - less)
+        size.append((x.shape[d + 2] - 1) * stride[d] + dilation[d] * (weight.shape[d + 2] - 1) + 1 - 2 * padding[d]
+                    + extra[d] - zeros[d])
+    y = at.call("conv_transpose2d", x, weight, size=size, strides=stride, pads=[*padding, *after], dilations=dilation,
+                groups=groups)
+    return at.call("pad", y, dims=[2, 3], before=[0, 0], after=zeros, value=0.0) if any(zeros) else y
 
 
 @conversion("conv_transpose1d.default")
@@ -103,7 +80,7 @@ def conv_transpose1d(at: At, input: Tensor, weight: Tensor, bias: Value = None, 
                      output_padding: Value = 0, groups: int = 1, dilation: Value = 1) -> Tensor:
     steps, pads, extra, reach = ([of_rows, sequence(v, 1)[0]] for v, of_rows in
                                  ((stride, 1), (padding, 0), (output_padding, 0), (dilation, 1)))
-    y = _gapped(at, ops.expand_dims(input, 2), ops.expand_dims(weight, 2), steps, pads, extra, reach, groups)
+    y = _transposed(at, ops.expand_dims(input, 2), ops.expand_dims(weight, 2), steps, pads, extra, reach, groups)
     return _with_bias(at, ops.squeeze(y, 2), bias)
 
 
@@ -201,38 +178,41 @@ def _wanted(at: At, x: Tensor, size: Value, factors: Value) -> list[int]:
     return [math.floor(s * f) for s, f in zip(x.shape[2:], factors)]
 
 
+def _resized(at: At, x: Tensor, size: Sequence[int], mode: str, corners: bool = False) -> Tensor:
+    if x.ndim == 3:  # images of one row
+        return ops.squeeze(_resized(at, ops.expand_dims(x, 2), [1, *size], mode, corners), 2)
+    return at.call("resize2d", x, size=list(size), mode=mode, align_corners=corners)
+
+
 @conversion("upsample_nearest2d.vec", "upsample_nearest1d.vec")
 def upsample_nearest(at: At, input: Tensor, output_size: Value = None, scale_factors: Value = None) -> Tensor:
-    """Whole factors repeat each pixel; others take rows by their places."""
+    """PyTorch finds places in f32: where rounding, or a factor that leads to no whole size, gives others than quotients of integers
+    are, rows are taken by their places."""
+    wanted = _wanted(at, input, output_size, scale_factors)
+    places = []
+    for d, (n, size) in enumerate(zip(wanted, input.shape[2:])):
+        step = 1 / scale_factors[d] if scale_factors else size / n
+        theirs = np.minimum(np.floor(np.arange(n, dtype=np.float32) * np.float32(step)), size - 1).astype(np.int32)
+        places.append(np.arange(n, dtype=np.int32) * size // n if n in (size, 2 * size) else theirs)
+    if all(np.array_equal(p, np.arange(n) * size // n) for p, n, size in zip(places, wanted, input.shape[2:])):
+        return _resized(at, input, wanted, "nearest")
     x = input
-    for dim, n in enumerate(_wanted(at, x, output_size, scale_factors), 2):
-        size = x.shape[dim]
-        if n == size:
-            continue
-        if n % size == 0:
-            x = broadcast(at, ops.expand_dims(x, dim + 1), [*x.shape[:dim + 1], n // size, *x.shape[dim + 1:]])
-            x = reshaped(at, x, [*x.shape[:dim], n, *x.shape[dim + 2:]])
-        else:
-            scale = 1 / scale_factors[dim - 2] if scale_factors else size / n
-            places = np.minimum(np.floor(np.arange(n) * np.float32(scale)), size - 1).astype(np.int32)
-            x = at.call("gather", x, at.tensor(places), dim=dim)
+    for d, place in enumerate(places, 2):
+        x = at.call("gather", x, at.tensor(place), dim=d)
     return x
 
 
 @conversion("upsample_bilinear2d.vec", "upsample_linear1d.vec")
 def upsample_linear(at: At, input: Tensor, output_size: Value = None, align_corners: bool = False,
                     scale_factors: Value = None) -> Tensor:
-    """A product with the weights of the two pixels beside each new one, dim by dim."""
+    """By factors that do not lead to whole sizes it is a product with the weights of the two pixels beside each new one, dim by dim."""
+    wanted = _wanted(at, input, output_size, scale_factors)
+    if align_corners or not scale_factors or all(n == s * f for n, s, f in zip(wanted, input.shape[2:], scale_factors)):
+        return _resized(at, input, wanted, "bilinear", align_corners)
     x = input
-    for dim, n in enumerate(_wanted(at, x, output_size, scale_factors), 2):
+    for dim, n in enumerate(wanted, 2):
         size = x.shape[dim]
-        if n == size:
-            continue
-        if align_corners:
-            places = np.arange(n) * ((size - 1) / (n - 1) if n > 1 else 0.0)
-        else:
-            scale = 1 / scale_factors[dim - 2] if scale_factors else size / n
-            places = np.maximum((np.arange(n) + 0.5) * scale - 0.5, 0)
+        places = np.maximum((np.arange(n) + 0.5) / scale_factors[dim - 2] - 0.5, 0)
         left = np.minimum(np.floor(places).astype(int), size - 1)
         right, share = np.minimum(left + 1, size - 1), places - left
         shares = np.zeros((size, n))

@@ -11,8 +11,7 @@ from ... import _core, ops
 from ..._core import Tensor
 from ..walk import At, Value, conversion
 from .elementwise import scaled
-from .reductions import reduced
-from .shapes import broadcast, permuted, reshaped, sliced
+from .shapes import broadcast, pad, permuted, reshaped, sliced
 
 
 def _is_range(places: np.ndarray) -> bool:
@@ -93,20 +92,13 @@ def _by_one_index(at: At, x: Tensor, dims: list[int], indices: list[Value]) -> T
 
 @conversion("gather.default")
 def gather(at: At, self: Tensor, dim: int, index: Value, sparse_grad: bool = False) -> Tensor:
-    """One element of a row for each index: the row times a one-hot one, which may be split like any other dim."""
+    """Dims that the index has fewer of are cut off."""
     dim %= self.ndim
     places = at.tensor(index)
     for d in range(self.ndim):
         if d != dim:
             self = sliced(at, self, d, 0, places.shape[d])
-    order = [d for d in range(self.ndim) if d != dim] + [dim]
-    x, i = permuted(at, self, order), permuted(at, places, order)  # [..., v] and [..., k]
-    hot = at.call("one_hot", i, depth=x.shape[-1], dtype=_core.short_name(x.dtype))  # [..., k, v]
-    y = reduced(at, "reduce_sum", at.call("mul", ops.expand_dims(x, x.ndim - 1), hot), [-1], False)
-    back = [0] * self.ndim
-    for place, d in enumerate(order):
-        back[d] = place
-    return permuted(at, y, back)
+    return at.call("take_along_dim", self, places, dim=dim)
 
 
 @conversion("take_along_dim.default")
@@ -129,17 +121,18 @@ def index_add(at: At, self: Value, dim: int, index: Value, source: Tensor, alpha
 
 @conversion("scatter_add.default")
 def scatter_add(at: At, self: Value, dim: int, index: Value, src: Tensor) -> Tensor:
-    """Each element of a row goes to its own place: a one-hot matrix for each row."""
+    """Dims that the index has fewer of are cut off the source, and nothing is added to the rest of `self`."""
     dim %= src.ndim
-    order = [d for d in range(src.ndim) if d != dim] + [dim]
-    x, i = permuted(at, src, order), permuted(at, at.tensor(index), order)
-    depth = self.shape[dim]
-    hot = at.call("one_hot", i, depth=depth, dtype=_core.short_name(x.dtype))  # [..., k, v]
-    y = reduced(at, "reduce_sum", at.call("mul", ops.expand_dims(x, x.ndim), hot), [-2], False)
-    back = [0] * src.ndim
-    for place, d in enumerate(order):
-        back[d] = place
-    return at.call("add", at.tensor(self, like=src), permuted(at, y, back))
+    places = at.tensor(index)
+    for d in range(src.ndim):
+        src = sliced(at, src, d, 0, places.shape[d])
+    added = at.call("add_along_dim", src, places, dim=dim, count=self.shape[dim])
+    rest = [n - m for n, m in zip(self.shape, added.shape)]
+    if any(rest):
+        added = pad(at, added, [n for r in reversed(rest) for n in (0, r)])
+    if not isinstance(self, Tensor) and not np.any(self):
+        return added
+    return at.call("add", at.tensor(self, like=src), added)
 
 
 @conversion("one_hot.default")

@@ -191,13 +191,11 @@ def repeat_interleave(at: At, self: Tensor, repeats: int, dim: int | None = None
 def roll(at: At, self: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
     if not dims:
         return reshaped(at, roll(at, reshaped(at, self, [self.size]), shifts, [0]), self.shape)
-    x = self
+    turned = [0] * self.ndim
     for shift, dim in zip(shifts, dims):
-        size = x.shape[dim]
-        shift %= size
-        if shift:
-            x = joined(at, [sliced(at, x, dim, size - shift, size), sliced(at, x, dim, 0, size - shift)], dim)
-    return x
+        turned[dim] = (turned[dim] + shift) % self.shape[dim]
+    by = {dim: shift for dim, shift in enumerate(turned) if shift}
+    return at.call("roll", self, dims=list(by), shifts=list(by.values())) if by else self
 
 
 @conversion("flip.default")
