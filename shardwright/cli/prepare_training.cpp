@@ -15,6 +15,7 @@
 #include "shardwright/frontend/data_columns.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/model_folder.h"
+#include "shardwright/frontend/samples.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/ops/row_updates.h"
 #include "shardwright/search/automatic/stock.h"
@@ -124,6 +125,9 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
   TrainingData data =
       lengths.empty() ? training_data(model, batch_parts, source, data_path ? data_path : "", seed, notices)
                       : bucketed_data(model, batch_parts, source, lengths, seed, notices);
+  tell_unread_columns(model, source, SamplePart::train, notices);
+  if (arguments.has("--eval"))
+    tell_unread_columns(model, source_of(arguments, "--eval"), SamplePart::test, notices);
   const Length length = length_of(arguments, data);
   AskedTraining asked =
       training_options(arguments, model, length, optimizer.attributes.number("rate", 0), plan, checkpoints);

@@ -4,6 +4,7 @@
 
 #include "shardwright/frontend/label_weights.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/plan/batch.h"
 
 namespace shardwright {
 namespace {
@@ -46,9 +47,14 @@ DataColumns data_columns(const Model& model, const std::string& path) {
 
 bool takes_places(const Model& model) { return has_input(model.graph, places_name); }
 
-std::map<std::string, Type> brought_inputs(const Model& model, std::map<std::string, Type> inputs) {
-  if (!model.label_weights.empty()) inputs.erase(model.label_weights);
-  return inputs;
+std::map<std::string, Type> brought_inputs(const Model& model, int micro_batches) {
+  std::map<std::string, Type> out;
+  for (const Node& node : model.graph.nodes) {
+    if (node.op->kind != OpKind::input) continue;
+    const Value& input = model.graph.value(node.results[0]);
+    if (input.name != model.label_weights) out[input.name] = of_whole_step(input.type, micro_batches);
+  }
+  return out;
 }
 
 void add_label_weights(const Model& model, std::map<std::string, Tensor>& columns, std::int64_t batch) {

@@ -41,8 +41,9 @@ constexpr const char* places_name = "position_ids";
 /// Whether the model's data say that.
 bool takes_places(const Model& model);
 
-/// Of these inputs those that data bring; what `weights` names is made of labels.
-std::map<std::string, Type> brought_inputs(const Model& model, std::map<std::string, Type> inputs);
+/// The inputs of whole steps that data bring; what `label_weights` names is made of labels. The model is for one of a step's
+/// micro-batches.
+std::map<std::string, Type> brought_inputs(const Model& model, int micro_batches = 1);
 /// Adds the weights of labels to the columns of a batch, or, if `of_all` samples come in batches of `batch`, to all columns.
 void add_label_weights(const Model& model, std::map<std::string, Tensor>& columns, std::int64_t batch);
 

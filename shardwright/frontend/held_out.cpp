@@ -4,7 +4,6 @@
 
 #include "shardwright/frontend/data_columns.h"
 #include "shardwright/frontend/training_data.h"
-#include "shardwright/graph/op.h"
 #include "shardwright/runtime/safetensors.h"
 
 namespace shardwright {
@@ -37,11 +36,7 @@ Tensor column_of(const DataColumns& file, const std::string& name, const Type& b
 
 HeldOut held_out_of(const Model& model, const SampleSource& source) {
   const std::string& path = source.path;
-  std::map<std::string, Type> inputs;
-  for (const Node& node : model.graph.nodes)
-    if (node.op->kind == OpKind::input)
-      inputs[model.graph.value(node.results[0]).name] = model.graph.value(node.results[0]).type;
-  inputs = brought_inputs(model, std::move(inputs));
+  std::map<std::string, Type> inputs = brought_inputs(model);
   std::map<std::string, Tensor> columns;
   if (!path.ends_with(".safetensors")) {
     columns = test_samples(model, inputs, source);

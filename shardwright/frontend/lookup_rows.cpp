@@ -41,16 +41,16 @@ std::vector<ValueId> inputs_behind(const Graph& graph, ValueId value) {
 
 }  // namespace
 
-std::map<std::string, std::int64_t> lookup_rows(const Graph& graph) {
-  std::map<std::string, std::int64_t> out;
+std::map<std::string, LookedUp> lookup_rows(const Graph& graph) {
+  std::map<std::string, LookedUp> out;
   for (const Node& node : graph.nodes) {
     const bool is_of_bags = node.op->name == lookup_of_bags;
     if (!is_of_bags && !is_one_of(lookups, node)) continue;
     const Shape& table = graph.value(node.operands[0]).type.shape;
     const std::int64_t rows = table[ops::dim_of(is_of_bags ? -2 : node.attributes.integer("dim", 0), table)];
     for (ValueId input : inputs_behind(graph, node.operands[1])) {
-      std::int64_t& least = out.try_emplace(graph.value(input).name, rows).first->second;
-      least = std::min(least, rows);
+      LookedUp& found = out.try_emplace(graph.value(input).name, LookedUp{rows, is_of_bags}).first->second;
+      found = {std::min(found.rows, rows), found.in_bags && is_of_bags};
     }
   }
   return out;

@@ -9,8 +9,14 @@
 
 namespace shardwright {
 
-/// Of each input whose elements are indices the rows of the smallest table that they are looked up in, by the input's
-/// name. Elements are followed through operators that only move them. `graph` is not split.
-std::map<std::string, std::int64_t> lookup_rows(const Graph& graph);
+struct LookedUp {
+  std::int64_t rows = 0;  // of the smallest table
+  bool in_bags = false;   // an id below 0 is none
+  bool operator==(const LookedUp&) const = default;
+};
+
+/// Of each input whose elements are indices what they are looked up in, by the input's name. Elements are followed through
+/// operators that only move them. `graph` is not split.
+std::map<std::string, LookedUp> lookup_rows(const Graph& graph);
 
 }  // namespace shardwright

@@ -1,12 +1,15 @@
 #include "shardwright/frontend/samples.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <limits>
+#include <ostream>
 
 #include "shardwright/base/error.h"
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/data_columns.h"
+#include "shardwright/frontend/written_inputs.h"
 #include "shardwright/runtime/data/cifar.h"
 #include "shardwright/runtime/data/documents.h"
 #include "shardwright/runtime/data/image_folder.h"
@@ -19,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using Inputs = std::map<std::string, Type>;
 
-enum class Kind { mnist, cifar10, cifar100, images, tokens };
+enum class Kind { mnist, cifar10, cifar100, images, tokens, columns };
 
 bool are_tokens(const Inputs& inputs) {
   const auto input = inputs.find("input");
@@ -35,7 +38,29 @@ std::string image_folder_of(const std::string& directory, SamplePart part) {
   return directory;
 }
 
-Kind kind_of(const Inputs& inputs, const std::string& path) {
+/// The folder or file of a part; the path itself, where parts do not lie apart.
+std::string columns_path_of(const std::string& path, SamplePart part) {
+  std::error_code none;
+  if (!fs::is_directory(path, none)) return path;
+  const bool is_train = part == SamplePart::train;
+  for (const char* name : {is_train ? "train" : "test", is_train ? "train" : "val"})
+    for (const char* end : {".csv", ".tsv", ""})
+      if (const std::string own = fmt::format("{}/{}{}", path, name, end); fs::exists(own, none)) return own;
+  return path;
+}
+
+/// Texts for a tokenizer may lie in such a file, too; a table may lie beside images.
+bool are_columns(const Inputs& inputs, const SampleSource& source) {
+  if (!source.tokenizer.empty() || has_image_folders(image_folder_of(source.path, SamplePart::train)))
+    return false;
+  return std::ranges::any_of(std::array{SamplePart::train, SamplePart::test}, [&](SamplePart part) {
+    return has_columns(columns_path_of(source.path, part), inputs);
+  });
+}
+
+Kind kind_of(const Inputs& inputs, const SampleSource& source) {
+  const std::string& path = source.path;
+  if (are_columns(inputs, source)) return Kind::columns;
   if (are_tokens(inputs)) return Kind::tokens;
   if (has_cifar(path, Cifar::ten, CifarPart::all)) return Kind::cifar10;
   if (has_cifar(path, Cifar::hundred, CifarPart::all)) return Kind::cifar100;
@@ -175,6 +200,10 @@ Dataset of_tokens(const Model& model, const Inputs& inputs, const SampleSource& 
   return data;
 }
 
+Dataset of_columns(const Model& model, const Inputs& inputs, const std::string& path, SamplePart part) {
+  return written_columns(columns_path_of(path, part), written_inputs(model, inputs, part));
+}
+
 Dataset made(Kind kind, const Model& model, const Inputs& inputs, const SampleSource& source,
              SamplePart part) {
   const std::string& path = source.path;
@@ -183,6 +212,7 @@ Dataset made(Kind kind, const Model& model, const Inputs& inputs, const SampleSo
     case Kind::cifar10: return of_cifar(inputs, path, Cifar::ten, part);
     case Kind::cifar100: return of_cifar(inputs, path, Cifar::hundred, part);
     case Kind::images: return of_images(inputs, path, part);
+    case Kind::columns: return of_columns(model, inputs, path, part);
     case Kind::tokens: break;
   }
   return of_tokens(model, inputs, source, part);
@@ -208,9 +238,22 @@ bool SampleSource::is_text() const {
 }
 
 std::string samples_called(const Model& model, const Inputs& inputs, const SampleSource& source) {
-  constexpr const char* names[] = {"MNIST", "CIFAR-10", "CIFAR-100", "images", "tokens"};
-  return fmt::format("{} for model '{}'", names[static_cast<std::size_t>(kind_of(inputs, source.path))],
+  constexpr const char* names[] = {"MNIST", "CIFAR-10", "CIFAR-100", "images", "tokens", "columns"};
+  return fmt::format("{} for model '{}'", names[static_cast<std::size_t>(kind_of(inputs, source))],
                      model.name);
+}
+
+void tell_unread_columns(const Model& model, const SampleSource& source, SamplePart part,
+                         std::ostream& notices) {
+  const Inputs inputs = brought_inputs(model);
+  if (source.path.empty() || source.path.ends_with(".safetensors") ||
+      kind_of(inputs, source) != Kind::columns)
+    return;
+  const std::string path = columns_path_of(source.path, part);
+  const std::vector<std::string> unread = unread_columns(path, written_inputs(model, inputs, part));
+  if (unread.empty()) return;
+  notices << fmt::format("{}: {} not read, as no input is called so: {}\n", path,
+                         unread.size() == 1 ? "a column is" : "columns are", join(unread, ", "));
 }
 
 MarkedTokens documents_for(const Model& model, const SampleSource& source, SamplePart part) {
@@ -222,8 +265,16 @@ MarkedTokens documents_for(const Model& model, const SampleSource& source, Sampl
 }
 
 Dataset samples_for(const Model& model, const Inputs& inputs, const SampleSource& source, SamplePart part) {
-  const Kind kind = kind_of(inputs, source.path);
+  const Kind kind = kind_of(inputs, source);
+  if (kind == Kind::columns) return made(kind, model, inputs, source, part);
+  std::vector<std::string> names;
+  for (const auto& [name, type] : inputs) names.push_back(name);
   const bool has_places = kind == Kind::tokens && inputs.contains(places_name);
+  if (kind == Kind::mnist && !inputs.contains("input"))
+    throw io_error(
+        "{}: is nothing that inputs {} are read from; they are columns of a .csv or .tsv, a .npy each in a "
+        "folder, or tensors of a .safetensors",
+        source.path, join(names, ", "));
   if (!inputs.contains("input") || !inputs.contains("label") || inputs.size() != (has_places ? 3 : 2))
     throw error("it has {} and labels, but the model takes other inputs",
                 kind == Kind::tokens ? "tokens" : "images");

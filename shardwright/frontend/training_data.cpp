@@ -11,7 +11,6 @@
 #include "shardwright/frontend/samples.h"
 #include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
-#include "shardwright/plan/batch.h"
 #include "shardwright/runtime/safetensors.h"
 #include "shardwright/runtime/synthetic.h"
 #include "shardwright/training/finite.h"
@@ -20,16 +19,6 @@ namespace shardwright {
 namespace {
 
 using Inputs = std::map<std::string, Type>;
-
-Inputs inputs_of(const Graph& graph, int micro_batches) {
-  Inputs out;
-  for (const Node& node : graph.nodes) {
-    if (node.op->kind != OpKind::input) continue;
-    const Value& input = graph.value(node.results[0]);
-    out[input.name] = of_whole_step(input.type, micro_batches);
-  }
-  return out;
-}
 
 /// Throws: Error that names the first element for which `is_odd`, if there is one.
 template <class F>
@@ -145,7 +134,7 @@ TrainingData from_folder(const Model& model, const Inputs& inputs, const SampleS
   const Dataset data = in_context_of(model, inputs, source, [&] {
     return samples_for(model, inputs, source, SamplePart::train)
         .shuffle(seed)
-        .batch(inputs.at("input").shape[0]);
+        .batch(inputs.begin()->second.shape[0]);
   });
   return {.batch =
               [reader = std::make_shared<StepReader>(data)](std::int64_t step) {
@@ -168,9 +157,9 @@ SyntheticTask synthetic_task(const Model& model, Inputs inputs, std::uint64_t se
   task.label_type = has_label ? label->second : Type{DType::i32, {first.empty() ? 1 : first[0]}};
   if (model.labels.classes > 0) task.classes = model.labels.classes;
   if (!has_label && !model.classes.empty()) task.classes = model.classes.begin()->second;
-  for (const auto& [name, rows] : lookup_rows(model.graph)) {
+  for (const auto& [name, looked_up] : lookup_rows(model.graph)) {
     std::int64_t& below = task.vocabulary.try_emplace(name, task.classes).first->second;
-    below = std::min(below, rows);
+    below = std::min(below, looked_up.rows);
   }
   task.label_is_share = model.labels.are_shares;
   if (has_label)
@@ -209,14 +198,14 @@ TrainingData training_data_of(const Model& model, Inputs inputs, const SampleSou
 }  // namespace
 
 std::optional<SyntheticTask> synthetic_task(const Model& model, int micro_batches, std::uint64_t seed) {
-  Inputs inputs = brought_inputs(model, inputs_of(model.graph, micro_batches));
+  Inputs inputs = brought_inputs(model, micro_batches);
   if (inputs.empty()) return std::nullopt;
   return synthetic_task(model, std::move(inputs), seed);
 }
 
 TrainingData training_data(const Model& model, int micro_batches, const SampleSource& data,
                            const std::string& data_path, std::uint64_t seed, std::ostream& notices) {
-  const Inputs inputs = brought_inputs(model, inputs_of(model.graph, micro_batches));
+  const Inputs inputs = brought_inputs(model, micro_batches);
   TrainingData out = training_data_of(model, inputs, data, data_path, seed, notices);
   if (!model.label_weights.empty())
     out.batch = [model, batch = std::move(out.batch)](std::int64_t step) {

@@ -16,7 +16,10 @@ TEST(LookupRows, are_those_of_the_smallest_table_wherever_integers_go) {
 %many = param f32[100, 8]
 %few = param f32[2, 8]
 %columns = param f32[8, 7]
+%bags = input i32[4, 3]
+%table = param f32[9, 8]
 %w = gather %many, %words
+%b = lookup %table, %bags
 %flat = reshape %kinds (shape=[24])
 %wide = cast %flat (to=i64)
 %k = gather %few, %wide
@@ -26,13 +29,14 @@ TEST(LookupRows, are_those_of_the_smallest_table_wherever_integers_go) {
 %again = gather %many, %pairs
 %sum = add %label, %label
 output %w
+output %b
 output %k
 output %c
 output %again
 output %sum
 )");
-  EXPECT_EQ(lookup_rows(graph),
-            (std::map<std::string, std::int64_t>{{"words", 100}, {"kinds", 2}, {"pairs", 7}}));
+  EXPECT_EQ(lookup_rows(graph), (std::map<std::string, LookedUp>{
+                                    {"words", {100}}, {"kinds", {2}}, {"pairs", {7}}, {"bags", {9, true}}}));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "shardwright/frontend/evaluation.h"
 #include "shardwright/frontend/inference.h"
 #include "shardwright/frontend/model_folder.h"
+#include "shardwright/frontend/samples.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/graph/node_kinds.h"
 #include "shardwright/lower/program_text.h"
@@ -131,7 +132,10 @@ bool is_of_inference(const SettingRow& row) {
 std::vector<Flag> flags() {
   std::vector<Flag> out{{"--checkpoint", "DIR|FILE",
                          "the weights, if the model's file has none: a checkpoint, or safetensors", ""},
-                        {"--data", "DIR|FILE", "samples: safetensors, or MNIST's folder", ""},
+                        {"--data", "DIR|FILE",
+                         "samples: safetensors, columns (.csv, .tsv, or a folder with a .npy for each "
+                         "input), or MNIST's folder",
+                         ""},
                         tokenizer_flag(),
                         talks_flag(),
                         end_flag(),
@@ -181,11 +185,13 @@ Asking prepare_asking(const Arguments& arguments, Terminal& terminal) {
     weights = *model.folder->weights;
   PrepareOptions options = prepare_options_of(arguments);
   options.proves = is_first_rank();  // for all
-  Asking asking{.network = asked_network(model, source_of(arguments, "--data"), request, options),
+  const SampleSource source = source_of(arguments, "--data");
+  Asking asking{.network = asked_network(model, source, request, options),
                 .weights = std::move(weights),
                 .out = arguments.text("--out"),
                 .waiting = waiting_of(arguments, request.devices),
                 .is_json = arguments.is_on("--json")};
+  if (is_first_rank()) tell_unread_columns(model, source, SamplePart::test, terminal.err);
   arguments.check_heeded(terminal.err);
   if (!asking.out.empty() && is_first_rank()) require_writable(asking.out);
   return asking;

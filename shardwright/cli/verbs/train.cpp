@@ -25,7 +25,7 @@ std::vector<Verb> train() {
            .flags = planning_flags(
                {{"--data", "DIR|FILE",
                  "a folder with MNIST, CIFAR, images, tokens or texts, a file of tokens (.bin, .npy) or text "
-                 "(.txt, .jsonl), or "
+                 "(.txt, .jsonl), columns (.csv, .tsv, or a folder with a .npy for each input), or "
                  "a safetensors file with input and label",
                  ""},
                 tokenizer_flag(),

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "shardwright/base/error.h"
-#include "shardwright/base/text.h"
+#include "shardwright/runtime/data/numpy_file.h"
 
 namespace shardwright {
 namespace {
@@ -28,42 +28,16 @@ std::optional<TokenLay> lay_of_header(const OpenFile& file) {
   return TokenLay{header_bytes, count, 2};
 }
 
-/// What stands behind `'key': ` in a header of numpy's.
-std::string numpy_value(const std::string& header, const std::string& key, char first, char last) {
-  const std::size_t at = header.find("'" + key + "': ");
-  const std::size_t start = at == std::string::npos ? at : header.find(first, at + key.size() + 4);
-  const std::size_t end = start == std::string::npos ? start : header.find(last, start + 1);
-  return end == std::string::npos ? "" : header.substr(start + 1, end - start - 1);
-}
-
 TokenLay lay_of_numpy(const OpenFile& file) {
   const auto refuse = [&](const std::string& why) { return io_error("{}: {}", file.path(), why); };
-  std::array<std::byte, 12> start{};
-  file.read(0, std::span(start).first(10));
-  if (std::memcmp(start.data(), "\x93NUMPY", 6) != 0) throw refuse("is no file of numpy's, as its name says");
-  const bool is_long = std::to_integer<int>(start[6]) > 1;
-  if (is_long) file.read(0, start);
-  std::uint32_t length = 0;
-  for (std::size_t b = 0; b < (is_long ? 4U : 2U); ++b)
-    length |= std::to_integer<std::uint32_t>(start[8 + b]) << 8 * b;
-  if (length > 65536) throw refuse("has a header that is too long; damaged");
-  std::string header(length, ' ');
-  const std::int64_t header_at = is_long ? 12 : 10;
-  file.read(header_at, std::as_writable_bytes(std::span(header)));
-  const std::string type = numpy_value(header, "descr", '\'', '\''),
-                    dims = numpy_value(header, "shape", '(', ')');
+  const NumpyHead head = numpy_head(file);
+  const std::string& type = head.type;
   if (type != "|u1" && type != "<u2" && type != "<u4" && type != "<i4" && type != "<i8")
     throw refuse(
         fmt::format("holds numbers of type '{}'; tokens are uint8, uint16, uint32, int32 or int64", type));
-  const std::size_t comma = dims.find(',');
-  const auto count = to_integer(dims.substr(0, comma));
-  if (comma == std::string::npos || comma + 1 != dims.size() || !count || *count < 0)
-    throw refuse(fmt::format("has dims ({}); tokens lie along one", dims));
-  const TokenLay lay{header_at + length, *count, type[2] - '0', type[1] == 'i'};
-  if (lay.count != (file.bytes() - lay.start) / lay.bytes)
-    throw refuse(fmt::format("claims {} tokens, but holds {}; truncated or damaged", lay.count,
-                             (file.bytes() - lay.start) / lay.bytes));
-  return lay;
+  if (head.shape.size() != 1)
+    throw refuse(fmt::format("has dims {}; tokens lie along one", to_text(head.shape)));
+  return {head.start, head.shape[0], head.width, type[1] == 'i'};
 }
 
 template <class T>

@@ -13,6 +13,7 @@
 #include "shardwright/runtime/data/mnist.h"
 #include "shardwright/runtime/data/token_file.h"
 #include "shardwright/runtime/data/token_writer.h"
+#include "shardwright/runtime/data/written_columns.h"
 #include "tests/support/changed_text.h"
 #include "tests/support/scratch.h"
 
@@ -186,6 +187,48 @@ TEST_F(DamagedFiles, indexes_of_tokens) {
     const Dataset data = token_dataset(path("i.bin"), {.length = 8, .vocabulary = 1 << 12}).batch(2);
     for (const Batch& batch : data.epoch(0)) to_doubles(batch["label"]);
   });
+}
+
+/// What a recommender reads, of so many ids a bag.
+WrittenInputs columns_of_bags(std::int64_t hot) {
+  return {{"dense", {.type = {DType::f32, {2, 2}}}},
+          {"ids", {.type = {DType::i32, {2, 1, hot}}, .lowest = -1, .below = 100, .are_bags = true}}};
+}
+
+TEST_F(DamagedFiles, columns_of_text) {
+  const std::string text =
+      "dense.1,\"dense.2\",ids\r\n1.5,-2e3,1|2\r\n\"7\",0,\r\n\n0,\" 1\",\"12|13|14\"\n" +
+      std::string(900, '1') + ",0,1\n";
+  EXPECT_EQ(error_of([&] {  // the last is no number of 32 bits
+              write("c.csv", text);
+              written_columns(path("c.csv"), columns_of_bags(3));
+            })
+                .find("c.csv:6: column 'dense.1'"),
+            folder_.size() + 1);
+  const int taken = try_changed(text.substr(0, text.size() - 905), 3000, [&](const std::string& bytes) {
+    write("c.csv", bytes);
+    const Dataset data = written_columns(path("c.csv"), columns_of_bags(3));
+    for (std::int64_t i = 0; i < data.samples(); ++i) to_doubles(data.rows().row(0, i)->values[1]);
+  });
+  EXPECT_GT(taken, 0);
+}
+
+TEST_F(DamagedFiles, columns_of_numpy) {
+  const auto npy = [](std::string head, const std::string& numbers) {
+    head.resize(117, ' ');
+    return std::string("\x93NUMPY\x01\x00\x76\x00", 10) + head + "\n" + numbers;
+  };
+  const std::string ids = npy("{'descr': '<i8', 'fortran_order': False, 'shape': (20, 1, 3), }",
+                              bytes_of(std::vector<std::int64_t>(60, 5)));
+  write("dense.npy", npy("{'descr': '<f8', 'fortran_order': False, 'shape': (20, 2), }",
+                         bytes_of(std::vector<double>(40, 0.5))));
+  EXPECT_GT(try_changed(ids, 1000,
+                        [&](const std::string& bytes) {
+                          write("ids.npy", bytes);
+                          const Dataset data = written_columns(folder_, columns_of_bags(3)).batch(4);
+                          for (const Batch& batch : data.epoch(0)) to_doubles(batch["ids"]);
+                        }),
+            0);
 }
 
 TEST_F(DamagedFiles, json_lines) {
