@@ -10,8 +10,9 @@
 namespace shardwright {
 
 struct LookedUp {
-  std::int64_t rows = 0;  // of the smallest table
+  std::int64_t rows = 0;  // of the smallest table; where they are hashed, any will do
   bool in_bags = false;   // an id below 0 is none
+  bool is_hashed = false;
   bool operator==(const LookedUp&) const = default;
 };
 

@@ -270,7 +270,9 @@ Dataset samples_for(const Model& model, const Inputs& inputs, const SampleSource
   std::vector<std::string> names;
   for (const auto& [name, type] : inputs) names.push_back(name);
   const bool has_places = kind == Kind::tokens && inputs.contains(places_name);
-  if (kind == Kind::mnist && !inputs.contains("input"))
+  std::error_code none;
+  if (!fs::exists(source.path, none)) throw io_error("{}: no such file or folder", source.path);
+  if (kind == Kind::mnist && !inputs.contains("input") && !has_mnist(source.path, MnistPart::train))
     throw io_error(
         "{}: is nothing that inputs {} are read from; they are columns of a .csv or .tsv, a .npy each in a "
         "folder, or tensors of a .safetensors",

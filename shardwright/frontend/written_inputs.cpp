@@ -18,8 +18,9 @@ WrittenInputs written_inputs(const Model& model, const std::map<std::string, Typ
     const auto it = out.find(name);
     if (it == out.end()) continue;
     WrittenInput& input = it->second;
-    input.below = std::min(input.below, looked_up.rows);
+    input.below = looked_up.is_hashed ? looked_up.rows : std::min(input.below, looked_up.rows);
     input.are_bags = looked_up.in_bags;
+    input.are_words = looked_up.is_hashed && input.type.dtype == DType::i64;
     input.lowest = looked_up.in_bags ? -1 : -looked_up.rows;  // those of arrays may count from the end
   }
   const auto label = out.find("label");

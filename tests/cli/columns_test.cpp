@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "shardwright/runtime/data/written_columns.h"
 #include "shardwright/runtime/safetensors.h"
 #include "tests/support/command_outcome.h"
 #include "tests/support/scratch.h"
@@ -118,6 +119,37 @@ TEST_F(EndToEndColumns, go_on_in_the_middle_of_an_epoch) {
     expect_near(losses(dlrm, "t.csv", testing::with({"--steps", "12", "--devices", "2"}, resume)),
                 std::span(whole).subspan(7));
   }
+}
+
+TEST_F(EndToEndColumns, of_words_are_hashed_where_the_model_says_so) {
+  std::string text = "dense,ids.1,ids.2,label\n";
+  Tensor ids({DType::i64, {16, 2, 3}});
+  std::ranges::fill(ids.as<std::int64_t>(), -1);
+  std::vector<double> dense, label;
+  for (std::size_t s = 0; s < 16; ++s) {
+    const std::string first = fmt::format("size {}", s % 5), second = s % 4 == 0 ? "" : "caf\xc3\xa9";
+    const std::int64_t number = std::int64_t{1} << (3 * s);
+    text += fmt::format("{}|1,\"{}|{}\",{},{}\n", s, first, number, second, s % 2);
+    const auto row = ids.as<std::int64_t>().subspan(6 * s, 6);
+    row[0] = id_of_word(first);
+    row[1] = number;
+    if (!second.empty()) row[3] = id_of_word(second);
+    dense.insert(dense.end(), {static_cast<double>(s), 1});
+    label.push_back(static_cast<double>(s % 2));
+  }
+  write_bytes(folder_ + "/words.csv", text);
+  write_safetensors(folder_ + "/words.safetensors", {{"dense", make_tensor({DType::f64, {16, 2}}, dense)},
+                                                     {"ids", std::move(ids)},
+                                                     {"label", make_tensor({DType::f64, {16, 1}}, label)}});
+  const std::string hashed = dlrm + ",hash=1";
+  const std::vector<double> want = losses(hashed, "words.safetensors", {"--epochs", "4"});
+  ASSERT_EQ(want.size(), 8U);
+  EXPECT_LT(want.back(), want.front());
+  expect_near(losses(hashed, "words.csv", {"--epochs", "4"}), want);
+  expect_near(losses(hashed, "words.csv", {"--epochs", "4", "--devices", "2", "--fix", "dp=2"}), want);
+  expect_near(losses(hashed, "words.csv", {"--epochs", "4", "--devices", "2", "--fix", "tp=2"}), want);
+  EXPECT_NE(train(dlrm, "words.csv", {"--steps", "1"}).err.find("words are ids of a model with hash=1"),
+            std::string::npos);
 }
 
 TEST_F(EndToEndColumns, that_nothing_takes_are_named) {

@@ -20,6 +20,9 @@ TEST(LookupRows, are_those_of_the_smallest_table_wherever_integers_go) {
 %table = param f32[9, 8]
 %w = gather %many, %words
 %b = lookup %table, %bags
+%words_or_ids = input i64[4, 3]
+%rows = hash %words_or_ids (rows=9)
+%h = lookup %table, %rows
 %flat = reshape %kinds (shape=[24])
 %wide = cast %flat (to=i64)
 %k = gather %few, %wide
@@ -30,13 +33,19 @@ TEST(LookupRows, are_those_of_the_smallest_table_wherever_integers_go) {
 %sum = add %label, %label
 output %w
 output %b
+output %h
 output %k
 output %c
 output %again
 output %sum
 )");
-  EXPECT_EQ(lookup_rows(graph), (std::map<std::string, LookedUp>{
-                                    {"words", {100}}, {"kinds", {2}}, {"pairs", {7}}, {"bags", {9, true}}}));
+  EXPECT_EQ(lookup_rows(graph),
+            (std::map<std::string, LookedUp>{
+                {"words", {100}},
+                {"kinds", {2}},
+                {"pairs", {7}},
+                {"bags", {9, true}},
+                {"words_or_ids", {std::numeric_limits<std::int64_t>::max(), true, true}}}));
 }
 
 }  // namespace

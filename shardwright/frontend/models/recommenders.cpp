@@ -15,6 +15,7 @@ namespace {
 struct Columns {
   std::int64_t batch, dense, tables, rows, hot, width;
   Tables::Pooling pooling;
+  bool is_hashed;
 
   explicit Columns(const ModelArguments& arguments)
       : batch(arguments.integer("batch", 128)),
@@ -23,22 +24,30 @@ struct Columns {
         rows(arguments.integer("rows", 10000, std::numeric_limits<std::int32_t>::max())),
         hot(arguments.integer("hot", 1, 1 << 16)),
         width(arguments.integer("width", 16, 1 << 16)),
-        pooling(pooling_called(arguments.text("pooling", "sum"))) {}
+        pooling(pooling_called(arguments.text("pooling", "sum"))),
+        is_hashed(arguments.text("hash", "0") == "1") {
+    if (const std::string hash = arguments.text("hash", "0"); hash != "0" && hash != "1")
+      throw error("hash={}: should be 1, so that any ids are taken, or 0", hash);
+  }
 };
 
 const std::map<std::string, std::string> keys_of_columns{
-    {"batch", "128"},  {"dense", "13"},  {"hot", "1"},   {"pooling", "sum"},
-    {"rows", "10000"}, {"tables", "26"}, {"width", "16"}};
+    {"batch", "128"},   {"dense", "13"},   {"hash", "0"},    {"hot", "1"},
+    {"pooling", "sum"}, {"rows", "10000"}, {"tables", "26"}, {"width", "16"}};
 
 struct Read {
-  Traced dense, ids, label;
+  Traced dense;
+  Traced rows;  // of the tables, which the ids name
+  Traced label;
 };
 
-/// Inputs `dense` [batch, dense], `ids` [batch, tables, hot] and `label` [batch, 1], 0 or 1.
+/// Inputs `dense` [batch, dense], `ids` [batch, tables, hot], and `label` [batch, 1], 0 or 1. Ids are rows; where they are hashed, they are
+/// any of 64 bits.
 Read read(Trace& trace, const Columns& c) {
-  return {trace.input("dense", {trace.precision(), {c.batch, c.dense}}),
-          trace.input("ids", {DType::i32, {c.batch, c.tables, c.hot}}),
-          trace.input("label", {trace.kept_precision(), {c.batch, 1}})};
+  const Traced dense = trace.input("dense", {trace.precision(), {c.batch, c.dense}});
+  const Traced ids = trace.input("ids", {c.is_hashed ? DType::i64 : DType::i32, {c.batch, c.tables, c.hot}});
+  const Traced label = trace.input("label", {trace.kept_precision(), {c.batch, 1}});
+  return {dense, c.is_hashed ? trace.call("hash", {ids}, {{"rows", c.rows}}, "rows") : ids, label};
 }
 
 /// Dense layers `NAME.1`, `NAME.2`, ... from `in` to each of `widths`, relu behind each but, if `ends_in_numbers`, the last.
@@ -73,7 +82,7 @@ Model finished(Trace& trace, const ModelArguments& arguments, Traced logit, cons
   const Labels labels = labels_of(loss, read.label.type());
   Model model = finish_model(trace, loss_called(loss, logit, read.label), logit);
   model.labels = labels;
-  model.classes["ids"] = c.rows;
+  model.classes["ids"] = c.is_hashed ? 4 * c.rows : c.rows;  // that are drawn
   return model;
 }
 
@@ -82,7 +91,7 @@ Model build_dlrm(const ModelArguments& arguments) {
   Trace trace(arguments.precision);
   const Read in = read(trace, c);
   const Traced bottom = layers("bottom", in.dense, widths_of(arguments, "bottom", "512-256", c.width), false);
-  const Traced rows = Tables("tables", {c.tables, c.rows, c.width}, c.pooling)(in.ids);
+  const Traced rows = Tables("tables", {c.tables, c.rows, c.width}, c.pooling)(in.rows);
   const Traced first =
       trace.call("expand_dims", {bottom}, {{"dims", std::vector<std::int64_t>{1}}}, "bottom.row");
   const Traced all = trace.call("concat", {first, rows}, {{"dim", std::int64_t{1}}}, "features");
@@ -96,11 +105,11 @@ Model build_wide_deep(const ModelArguments& arguments) {
   const Columns c(arguments);
   Trace trace(arguments.precision);
   const Read in = read(trace, c);
-  const Traced weights = Tables("wide.tables", {c.tables, c.rows, 1}, c.pooling)(in.ids);
+  const Traced weights = Tables("wide.tables", {c.tables, c.rows, 1}, c.pooling)(in.rows);
   const Traced of_ids =
       trace.call("reduce_sum", {weights}, {{"dims", std::vector<std::int64_t>{1}}}, "wide.sum");
   const Traced wide = add("wide.add")(of_ids, Dense("wide.dense", c.dense, 1)(in.dense));
-  const Traced rows = Tables("tables", {c.tables, c.rows, c.width}, c.pooling)(in.ids);
+  const Traced rows = Tables("tables", {c.tables, c.rows, c.width}, c.pooling)(in.rows);
   const Traced joined =
       trace.call("concat", {in.dense, flatten("deep.rows")(rows)}, {{"dim", std::int64_t{1}}}, "joined");
   const Traced deep = layers("deep", joined, widths_of(arguments, "deep", "1024-512-256", 1), true);

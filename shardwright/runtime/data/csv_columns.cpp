@@ -92,7 +92,7 @@ std::int64_t integer_of(std::string_view text, const WrittenInput& how) {
   if (how.are_bags && trim(text).empty()) return -1;
   if (how.are_words) return id_of_word(text);
   throw error("holds {}; it should be an integer{}", shown(text),
-              how.are_bags ? ", as nothing says that ids are hashed" : "");
+              how.are_bags ? "; words are ids of a model with hash=1" : "");
 }
 
 /// What one cell holds, from element `first` of the sample on.

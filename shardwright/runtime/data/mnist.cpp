@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "shardwright/base/file.h"
 
@@ -36,7 +37,17 @@ PartNames names_of(MnistPart part) {
   return {"test", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
 }
 
-/// The file called `name` or `name`.gz in the folder or in its `train` or `test`.
+/// The places where a file called `name` may lie: as it is or `name`.gz, in the folder or in its `train` or `test`.
+std::vector<std::string> places_of(const std::string& directory, std::string_view folder,
+                                   std::string_view name) {
+  std::vector<std::string> out;
+  for (const fs::path& place : {fs::path(directory), fs::path(directory) / folder})
+    for (const std::string_view ending : {"", ".gz"})
+      out.push_back((place / fmt::format("{}{}", name, ending)).string());
+  return out;
+}
+
+/// The first of them that is there.
 std::string find_file(const std::string& directory, std::string_view folder, std::string_view name) {
   std::error_code why;
   const fs::file_status status = fs::status(directory, why);
@@ -47,12 +58,10 @@ std::string find_file(const std::string& directory, std::string_view folder, std
   if (!fs::is_directory(status))
     throw io_error("{}: is no folder; name the one that holds MNIST, or a file that ends in .safetensors",
                    directory);
-  for (const fs::path& place : {fs::path(directory), fs::path(directory) / folder})
-    for (const std::string_view ending : {"", ".gz"}) {
-      std::string path = (place / fmt::format("{}{}", name, ending)).string();
-      if (fs::is_regular_file(path, why)) return path;
-      if (why == std::errc::permission_denied) throw io_error("{}: cannot be read: {}", path, why.message());
-    }
+  for (std::string& path : places_of(directory, folder, name)) {
+    if (fs::is_regular_file(path, why)) return std::move(path);
+    if (why == std::errc::permission_denied) throw io_error("{}: cannot be read: {}", path, why.message());
+  }
   throw io_error("{}: has no {}, neither plain nor .gz, nor has {}/{}", directory, name, directory, folder);
 }
 
@@ -189,6 +198,14 @@ void prepare_folder(const std::string& directory, const PartNames& names) {
 }
 
 }  // namespace
+
+bool has_mnist(const std::string& directory, MnistPart part) {
+  const PartNames names = names_of(part);
+  return std::ranges::any_of(places_of(directory, names.folder, names.images), [](const std::string& path) {
+    std::error_code none;
+    return fs::is_regular_file(path, none);
+  });
+}
 
 Mnist read_mnist(const std::string& directory, MnistPart part) {
   const PartNames names = names_of(part);

@@ -31,6 +31,9 @@ struct Mnist {
 /// Throws: Error of kind io that names the file that is missing, truncated or damaged.
 Mnist read_mnist(const std::string& directory, MnistPart part = MnistPart::train);
 
+/// Whether images of a part lie there.
+bool has_mnist(const std::string& directory, MnistPart part);
+
 struct MnistWriteOptions {
   bool gzip = false;
 };

@@ -142,8 +142,8 @@ TEST_F(Columns, what_is_wrong_in_a_csv_is_told_with_line_and_column) {
   EXPECT_EQ(error_about(head + good + "1,2,3,4,10\n"),
             "t.csv:3: column 'ids.2' holds 10; it should be from 0 to 9, or -1 for none");
   EXPECT_EQ(error_about(head + "1,2,3,4,shoes\n"),
-            "t.csv:2: column 'ids.2' holds 'shoes'; it should be an integer, as nothing says that ids are "
-            "hashed");
+            "t.csv:2: column 'ids.2' holds 'shoes'; it should be an integer; words are ids of a model "
+            "with hash=1");
   EXPECT_EQ(error_about(head + "1,2,3,1|2|3|4,5\n"),
             "t.csv:2: column 'ids.1' holds 4 elements; a bag has room for 3");
 }
