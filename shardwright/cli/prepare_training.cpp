@@ -142,6 +142,7 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
 
   const BatchSize batch = batch_size_of(model.graph, plan, model.tokens);
   check_batch(checkpoints, data.samples);
+  check_lengths(checkpoints, data.lengths);
   tell_changes(checkpoints, model.name, plan.origin, asked.options.run.schedule, notices);
 
   const std::string trace_path = arguments.text("--trace");
@@ -182,6 +183,7 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
   options.run.model = model.name;
   options.run.seed = seed;
   options.run.samples = data.samples;
+  options.run.lengths = data.lengths;
   options.plan = to_json(plan);
   options.progress = arguments.progress;
   if (!trace_path.empty()) options.recording = Recording::two;

@@ -83,7 +83,8 @@ TrainingData bucketed_data(const Model& model, int micro_batches, const SampleSo
                 return columns;
               },
           .batches_per_epoch = buckets->batches_per_epoch(),
-          .samples = batch};
+          .samples = batch,
+          .lengths = fmt::format("{}", fmt::join(lengths, ","))};
 }
 
 BucketedSessions::BucketedSessions(Session& longest,

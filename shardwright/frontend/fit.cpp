@@ -91,7 +91,8 @@ TrainingOptions training_of(const FitOptions& options, const Plan& plan, const T
                       .run = {.model = options.model,
                               .seed = seed_of(options.seed, checkpoints),
                               .samples = std::max<std::int64_t>(data.samples, 1),
-                              .schedule = options.lr_schedule},
+                              .schedule = options.lr_schedule,
+                              .lengths = data.lengths},
                       .step = options.step,
                       .is_interrupted = options.is_interrupted,
                       .progress = options.progress};
@@ -110,6 +111,7 @@ TrainingEnded fit(Session& session, const Plan& plan, TrainingData data, const F
   TrainingOptions training = training_of(options, plan, data, checkpoints, rate.value_or(0));
   check(training, checkpoints);
   check_batch(checkpoints, training.run.samples);
+  check_lengths(checkpoints, data.lengths);
   tell_changes(checkpoints, options.model, plan.origin, training.run.schedule, notices);
   if (options.init && !checkpoints.init)  // a file
     for (const std::string& line : load(session, open_source(*options.init), Restored::parameters))

@@ -213,6 +213,19 @@ void check_batch(const CheckpointPlans& checkpoints, std::int64_t samples) {
         called(checkpoints.door, "--global-batch"), resumed->samples, init);
 }
 
+void check_lengths(const CheckpointPlans& checkpoints, const std::string& lengths) {
+  const RunState* const resumed = checkpoints.resumed();
+  if (!resumed || resumed->lengths == lengths) return;
+  const std::string flag = called(checkpoints.door, "--buckets"), init = called(checkpoints.door, "--init");
+  const std::string from = checkpoints.resume.front().folder();
+  if (resumed->lengths.empty())
+    throw error(
+        "{} {}: {} was trained without, which orders its data; leave {} out, or {} for its weights alone",
+        flag, lengths, from, flag, init);
+  throw error("{}: {} was trained with {} {}, which orders its data; give these, or {} for its weights alone",
+              lengths.empty() ? "no " + flag : flag + " " + lengths, from, flag, resumed->lengths, init);
+}
+
 void tell_changes(const CheckpointPlans& checkpoints, const std::string& model, const Origin& origin,
                   const std::string& schedule, std::ostream& notices) {
   const RunState* const resumed = checkpoints.resumed();

@@ -65,6 +65,8 @@ std::string sample_of_frozen(const Session& session);
 std::uint64_t seed_of(std::optional<std::uint64_t> asked, const CheckpointPlans& checkpoints);
 /// Throws: Error if a run cannot go on with batches of so many samples.
 void check_batch(const CheckpointPlans& checkpoints, std::int64_t samples);
+/// Throws: Error if it cannot go on with sequences of these lengths, as in 64,128 (empty: one): they order its data, too.
+void check_lengths(const CheckpointPlans& checkpoints, const std::string& lengths);
 /// What a run goes on with otherwise than the one before: the user may want that, or may have mistyped.
 void tell_changes(const CheckpointPlans& checkpoints, const std::string& model, const Origin& origin,
                   const std::string& schedule, std::ostream& notices);

@@ -36,6 +36,7 @@ struct TrainingData {
   std::int64_t batches_per_epoch = 0;  // 0: without end
   std::string source = {};             // the file, if it is one
   std::int64_t samples = 0;            // of a batch
+  std::string lengths = {};            // of sequences, where batches have several, as in 64,128; empty: one
 };
 
 /// Of which steps the session records what every rank does, for traces and comparisons.

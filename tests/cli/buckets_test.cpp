@@ -129,6 +129,29 @@ TEST_F(EndToEndBuckets, go_on_in_the_middle_of_an_epoch) {
   expect_near(rest.losses, all.subspan(5), "gone on");
 }
 
+TEST_F(EndToEndBuckets, go_on_with_the_lengths_that_they_began_with) {
+  const std::string model = llama + ",batch=4", run = folder_ + "/run", plain = folder_ + "/plain";
+  trained(model, of_data({"--steps", "2", "--save", run}));
+  trained(model + ",seq=16,labels=asked", {"--data", data_, "--end", "0", "--steps", "2", "--save", plain});
+  const auto told = [&](const std::string& network, const Words& more) {
+    const auto ran = testing::outcome_of(testing::with(
+        {"train", network, "--data", data_, "--end", "0", "--precision", "f64", "--steps", "4"}, more));
+    EXPECT_EQ(ran.status, 2) << ran.err;
+    return ran.err.substr(ran.err.rfind("shardwright: "));
+  };
+  const std::string began =
+      run +
+      "/step-00000002 was trained with --buckets 4,8,16, which orders its data; give these, or "
+      "--init for its weights alone\n";
+  EXPECT_EQ(told(model, {"--buckets", "4,16", "--resume", run}), "shardwright: --buckets 4,16: " + began);
+  EXPECT_EQ(told(model + ",seq=16,labels=asked", {"--resume", run}), "shardwright: no --buckets: " + began);
+  EXPECT_EQ(
+      told(model, {"--buckets", "4,8,16", "--resume", plain}),
+      "shardwright: --buckets 4,8,16: " + plain +
+          "/step-00000002 was trained without, which orders its data; leave --buckets out, or --init for its "
+          "weights alone\n");
+}
+
 TEST_F(EndToEndBuckets, take_the_memory_of_the_longest) {
   const Words flags{"--steps", "3", "--optimizer", "adamw", "--devices", "2"};
   const std::string model = llama + ",batch=4";

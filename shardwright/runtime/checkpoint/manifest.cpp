@@ -126,7 +126,8 @@ RunState run_in(const Json& json) {
           .schedule = text_in(json, "schedule"),
           .best = number_in(member(json, "best")),
           .best_of = json.contains("best_of") ? text_in(json, "best_of") : "",
-          .frozen = json.contains("frozen") ? text_in(json, "frozen") : ""};
+          .frozen = json.contains("frozen") ? text_in(json, "frozen") : "",
+          .lengths = json.contains("lengths") ? text_in(json, "lengths") : ""};
 }
 
 Manifest manifest_in(const Json& json) {
@@ -207,6 +208,7 @@ std::string to_json(const RunState& run) {
            {"schedule", run.schedule}, {"best", run.best ? Json(*run.best) : Json()},
            {"best_of", run.best_of}};
   if (!run.frozen.empty()) out["frozen"] = run.frozen;
+  if (!run.lengths.empty()) out["lengths"] = run.lengths;
   return out.dump();
 }
 

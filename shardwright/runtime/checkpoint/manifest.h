@@ -46,6 +46,7 @@ struct RunState {
   std::string best_of = {};    // loss or accuracy
   std::string frozen =
       {};  // what parameters that are not saved were like (sample_of_frozen); empty: there are none
+  std::string lengths = {};  // of sequences, where batches have several, as in 64,128; empty: one
 };
 
 struct Manifest {
