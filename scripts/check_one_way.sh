@@ -26,7 +26,7 @@ only_in 'sessions are made by start_threads and start_rank, of what prepare has 
 only_in 'what runs is compiled by prepare; who compiles for an estimate, a text or a checkpoint is named in this script' \
   '\bcompile_pipeline\(' \
   "shardwright/passes/compile\.(h|cpp)|shardwright/runtime/prepare\.cpp|shardwright/frontend/emit\.cpp|\
-shardwright/search/(planning/suggestion|automatic/trials)\.cpp|shardwright/explain/(why_not|remedies|binding|unfixed)\.cpp|\
+shardwright/search/(planning/(suggestion|plan_alike)|automatic/trials)\.cpp|shardwright/explain/(why_not|remedies|binding|unfixed)\.cpp|\
 shardwright/frontend/(graph_step|predict|report_summary|import_plan|export_plan)\.cpp|\
 shardwright/cli/(programs|device_counts|verbs/diff|verbs/lower|verbs/checkpoint)\.cpp"
 

@@ -176,6 +176,8 @@ PlanRequest request_of(const Arguments& arguments, const Model& model) {
   if (model.has_uneven_loss || model.own)
     request.kept_micro_batches = settings_of(request).pipelining.micro_batches;
   request.constraints = constraints_of(arguments, model, request);
+  // Programs that share memory have nothing on the host, so that no search may put anything there.
+  if (arguments.has("--buckets") && !request.constraints.offload) request.constraints.offload = Offload{};
   tell_idle(arguments, request);
   const Constraints& c = request.constraints;
   if (request.devices == stage_count(c) && c.recomputed.empty() && c.stages.empty())
@@ -339,6 +341,11 @@ StepOf step_again(const Model& model, const Plan& plan, const Origin& origin) {
 }
 
 }  // namespace
+
+PlanRequest planning_request(const Arguments& arguments, const Model& model) {
+  const Arguments told = arguments;  // a copy: what there is to notice has been told
+  return request_of(told, model);
+}
 
 Remedies remedies_of(const Arguments& arguments, const Model& model, const Plan& plan,
                      const Evaluation& evaluation) {

@@ -62,6 +62,8 @@ Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, c
 /// What would fit where `plan`, which the flags have made for `model`'s train step, does not.
 Remedies remedies_of(const Arguments& arguments, const Model& model, const Plan& plan,
                      const Evaluation& evaluation);
+/// What was asked of the plan of `model`, for others that are made beside it.
+PlanRequest planning_request(const Arguments& arguments, const Model& model);
 /// What binds such a plan, whose search has looked at `tried`; for a page also what it costs that something is fixed.
 Bound bound_of(const Arguments& arguments, const Model& model, const Plan& plan, const Evaluation& evaluation,
                std::vector<Tried> tried);

@@ -88,10 +88,10 @@ std::vector<std::int64_t> lengths_of(const Arguments& arguments) {
 }
 
 /// The program of the longest; the others go to `shorter`.
-Prepared prepared_buckets(StepToPrepare longest, const std::vector<std::int64_t>& lengths,
+Prepared prepared_buckets(const std::vector<StepToPrepare>& steps, const std::vector<std::int64_t>& lengths,
                           const PrepareOptions& options,
                           std::vector<std::pair<std::int64_t, Prepared>>& shorter) {
-  std::vector<Prepared> all = prepare_together(bucketed_steps(std::move(longest), lengths), options);
+  std::vector<Prepared> all = prepare_together(steps, options);
   for (std::size_t i = 1; i < all.size(); ++i) shorter.emplace_back(lengths[i - 1], std::move(all[i]));
   return std::move(all.front());
 }
@@ -163,8 +163,12 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
     if (is_first_rank() && !trace_path.empty()) require_writable(trace_path);
   };
   std::vector<std::pair<std::int64_t, Prepared>> shorter;
-  Prepared program = lengths.size() < 2 ? prepare(model.graph, plan, prepares)
-                                        : prepared_buckets({model.graph, plan}, lengths, prepares, shorter);
+  Prepared program =
+      lengths.size() < 2
+          ? prepare(model.graph, plan, prepares)
+          : prepared_buckets(bucketed_steps({model.graph, plan}, lengths, planning_request(arguments, model),
+                                            is_given_plan(arguments), notices),
+                             lengths, prepares, shorter);
   if (is_first_rank()) save_strategies(arguments, model.graph, plan, program.pipeline(), terminal);
   for (const std::string& notice : program.notices()) notices << notice << "\n";
   terminal.err << notices.str();

@@ -77,7 +77,7 @@ TrainingEnded run_loop(Session& session, PreparedTraining& training, const Sessi
   }
   std::optional<BucketedSessions> buckets;
   if (!training.shorter.empty()) {
-    buckets.emplace(session, training.shorter, session_options(training));
+    buckets.emplace(session, training.shorter, start, session_options(training));
     options.step = [&](const StepBatch& batch) { return buckets->step(batch); };
   }
   Signals signals;
@@ -150,7 +150,7 @@ int run_rank(const Arguments& arguments, Terminal& terminal) {
     const PreparedTraining& t = training.emplace(
         prepare_training(arguments, std::move(lock), terminal));  // the first rank proves the step for all
     return agreements_of(arguments, {t.asked.options.plan, t.program.pipeline(), t.data,
-                                     t.asked.options.length, t.initial, t.checkpoints, t.asked});
+                                     t.asked.options.length, t.initial, t.checkpoints, t.asked, t.shorter});
   };
   const auto run_prepared = [&](MpiProcess& process) {
     const SessionStart start = start_on(process);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <ostream>
 
+#include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/data_columns.h"
 #include "shardwright/frontend/model_keys.h"
@@ -11,6 +12,7 @@
 #include "shardwright/frontend/samples.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/runtime/data/length_buckets.h"
+#include "shardwright/search/planning/plan_alike.h"
 
 namespace shardwright {
 
@@ -40,18 +42,39 @@ std::string spec_of_longest(const std::string& spec, const std::vector<std::int6
   }
 }
 
-std::vector<StepToPrepare> bucketed_steps(StepToPrepare longest, const std::vector<std::int64_t>& lengths) {
-  const Source& source = source_of_model(longest.plan.model);
+namespace {
+
+std::string told_of(std::int64_t length, const Plan& longest, const PlannedAlike& made) {
+  const std::string takes =
+      fmt::format("{} a step, {}", seconds_text(made.evaluation.estimate.step_seconds()),
+                  bytes_text(made.evaluation.estimate.arena_bytes));
+  if (!made.is_own) return fmt::format("sequences of {}: the plan of the longest; {}\n", length, takes);
+  const std::string why =
+      made.carried ? fmt::format(" instead of {}", seconds_text(made.carried->estimate.step_seconds())) : "";
+  return fmt::format("sequences of {}: {}; {}{}\n", length, difference_text(longest, made.plan), takes, why);
+}
+
+}  // namespace
+
+std::vector<StepToPrepare> bucketed_steps(StepToPrepare longest, const std::vector<std::int64_t>& lengths,
+                                          const PlanRequest& request, bool is_given, std::ostream& notices) {
   std::vector<StepToPrepare> out{std::move(longest)};
+  if (lengths.size() < 2) return out;
+  const PlanThere there = plan_there(out.front().graph, out.front().plan, request.formats, is_given);
+  const Plan& plan = there.plan;
+  const Source& source = source_of_model(plan.model);
   for (const std::int64_t length : lengths) {
     if (length == lengths.back()) continue;
-    Plan plan = out.front().plan;
-    plan.model = source.of_length(plan.model, length, lengths.back());
-    const Pipelining& parts = plan.settings.pipelining;
-    Model model = build_model(plan.model, model_options(plan.origin, parts.batch_parts(), parts.interleave));
-    add_train_step(model.graph, model.loss, plan.origin.optimizer);
-    plan.fingerprint = fingerprint_of(model.graph);
-    out.push_back({std::move(model.graph), std::move(plan)});
+    PlanRequest asked = request;
+    asked.model = source.of_length(plan.model, length, lengths.back());
+    const StepOf step = step_of(asked.model, plan.origin, true, "", plan.settings.pipelining.interleave);
+    try {
+      PlannedAlike made = plan_alike(there, step, asked);
+      notices << told_of(length, plan, made);
+      out.push_back({std::move(made.graph), std::move(made.plan)});
+    } catch (const Error& e) {
+      throw with_context(e, fmt::format("--buckets: sequences of {}", length));
+    }
   }
   return out;
 }
@@ -89,11 +112,11 @@ TrainingData bucketed_data(const Model& model, int micro_batches, const SampleSo
 
 BucketedSessions::BucketedSessions(Session& longest,
                                    const std::vector<std::pair<std::int64_t, Prepared>>& others,
-                                   const SessionOptions& options)
+                                   const SessionStart& start, const SessionOptions& options)
     : longest_(longest) {
   SessionOptions shared = options;
   shared.memory = longest.memory();
-  for (const auto& [length, program] : others) others_.emplace_back(length, start_threads(program, shared));
+  for (const auto& [length, program] : others) others_.emplace_back(length, start(program, shared));
 }
 
 std::vector<Tensor> BucketedSessions::step(const StepBatch& batch) {

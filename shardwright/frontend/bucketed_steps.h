@@ -13,6 +13,7 @@
 #include "shardwright/frontend/source.h"
 #include "shardwright/runtime/prepare.h"
 #include "shardwright/runtime/start.h"
+#include "shardwright/search/planning/make_plan.h"
 #include "shardwright/training/train.h"
 
 namespace shardwright {
@@ -23,9 +24,11 @@ std::vector<std::int64_t> bucket_lengths(std::string_view text);
 /// `spec` for the longest of these, whose labels may be left out. Throws: Error if it says another length, or has none.
 std::string spec_of_longest(const std::string& spec, const std::vector<std::int64_t>& lengths);
 
-/// The train steps of all `lengths`, the longest first, which is `longest`: what the plan of that one decides holds for each, by name, so
-/// that weights and states lie alike.
-std::vector<StepToPrepare> bucketed_steps(StepToPrepare longest, const std::vector<std::int64_t>& lengths);
+/// The train steps of all `lengths`, the longest first, which is `longest`. Each has a plan of its own (search/planning/plan_alike.h), found
+/// as `request`, which is of the longest, says; where a file has given that one, that, by names. Tells how each differs, and what it takes.
+/// Throws: Error that names the length for which there is none.
+std::vector<StepToPrepare> bucketed_steps(StepToPrepare longest, const std::vector<std::int64_t>& lengths,
+                                          const PlanRequest& request, bool is_given, std::ostream& notices);
 
 /// Documents in batches of one length each (runtime/data/length_buckets.h), as many samples as a step takes; tells of each length how
 /// many there are, and of how many documents nothing but the beginning is seen.
@@ -36,9 +39,9 @@ TrainingData bucketed_data(const Model& model, int micro_batches, const SampleSo
 /// Sessions of several lengths in one memory.
 class BucketedSessions {
  public:
-  /// `longest` has the memory, and lives longer; `others` by length.
+  /// `longest` has the memory, and lives longer; `others` by length. `start`: as it was started.
   BucketedSessions(Session& longest, const std::vector<std::pair<std::int64_t, Prepared>>& others,
-                   const SessionOptions& options);
+                   const SessionStart& start, const SessionOptions& options);
   /// In the session of the batch's length.
   std::vector<Tensor> step(const StepBatch& batch);
 

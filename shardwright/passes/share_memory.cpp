@@ -39,6 +39,32 @@ void check_alike(const std::string& name, const Program& one, ValueId a, const P
     throw error("'{}' lies otherwise in one program than in another; they cannot share it", name);
 }
 
+/// A value that two programs keep, in both.
+struct KeptInBoth {
+  ValueId one, other;
+};
+
+/// All that a stage keeps. Throws: Error if that is not the same in both programs.
+std::vector<KeptInBoth> kept_in_both(const Program& one, const Program& other) {
+  for (const Program* program : {&one, &other})
+    if (program->host_bytes > 0)
+      throw error("programs that keep something on the host cannot share memory; leave out --offload");
+  const KeptLeaves ours = kept_leaves_of(one.graph), theirs = kept_leaves_of(other.graph);
+  std::vector<KeptInBoth> out;
+  for (const auto& [a, b] : {std::pair(&ours, &theirs), {&theirs, &ours}})
+    for (const auto& [name, v] : *a)
+      if (!b->contains(name)) throw error("'{}' is not in all programs; they cannot share memory", name);
+  for (const auto& [name, v] : theirs) {
+    check_alike(name, one, ours.at(name), other, v);
+    out.push_back({ours.at(name), v});
+  }
+  return out;
+}
+
+void check_stages(const Pipeline& one, const Pipeline& other) {
+  if (one.stages.size() != other.stages.size()) throw error("programs of other stages cannot share memory");
+}
+
 /// Places all buffers of `program` that `fixed` says no offset of.
 void place_around(Program& program, const std::map<int, std::int64_t>& fixed) {
   const int last = static_cast<int>(program.graph.nodes.size()) + 1;
@@ -70,28 +96,22 @@ void place_around(Program& program, const std::map<int, std::int64_t>& fixed) {
 
 }  // namespace
 
+void check_shares(const Pipeline& one, const Pipeline& other) {
+  check_stages(one, other);
+  for (std::size_t s = 0; s < one.stages.size(); ++s) kept_in_both(one.stages[s], other.stages[s]);
+}
+
 std::vector<Pipeline> sharing_memory(std::vector<Pipeline> pipelines) {
   const std::vector<Program> first = pipelines.front().stages;
-  for (const Pipeline& p : pipelines)
-    for (const Program& program : p.stages)
-      if (program.host_bytes > 0)
-        throw error("programs that keep something on the host cannot share memory; leave out --offload");
   std::vector<std::int64_t> arenas;
   for (const Program& program : first) arenas.push_back(program.arena_bytes);
   for (std::size_t p = 1; p < pipelines.size(); ++p) {
-    if (pipelines[p].stages.size() != first.size())
-      throw error("programs of other stages cannot share memory");
+    check_stages(pipelines.front(), pipelines[p]);
     for (std::size_t s = 0; s < first.size(); ++s) {
       Program& program = pipelines[p].stages[s];
-      const KeptLeaves ours = kept_leaves_of(first[s].graph), theirs = kept_leaves_of(program.graph);
       std::map<int, std::int64_t> fixed;  // by buffer
-      for (const auto& [name, v] : theirs) {
-        const auto own = ours.find(name);
-        if (own == ours.end() || ours.size() != theirs.size())
-          throw error("'{}' is not in all programs; they cannot share memory", name);
-        check_alike(name, first[s], own->second, program, v);
-        fixed[program.buffer_of[at(v.index)]] = first[s].buffer(own->second)->offset;
-      }
+      for (const auto& [own, v] : kept_in_both(first[s], program))
+        fixed[program.buffer_of[at(v.index)]] = first[s].buffer(own)->offset;
       program.arena_bytes = 0;
       place_around(program, fixed);
       arenas[s] = std::max(arenas[s], program.arena_bytes);

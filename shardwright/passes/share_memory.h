@@ -11,6 +11,10 @@ namespace shardwright {
 
 /// The same programs with their buffers so placed, and arenas of one size. Places are those of the first, which should be the largest.
 /// Throws: Error if a parameter or state is another one in one of them, or lies otherwise on some rank.
+/// No program may keep anything on the host.
 std::vector<Pipeline> sharing_memory(std::vector<Pipeline> pipelines);
+
+/// Throws: Error if `one` and `other` cannot be so placed.
+void check_shares(const Pipeline& one, const Pipeline& other);
 
 }  // namespace shardwright

@@ -65,13 +65,14 @@ void write_padded(const LengthBuckets& buckets, std::int64_t steps, const std::s
 struct Ran {
   std::vector<double> losses;
   std::int64_t arena_bytes = 0;
+  std::string told = {};
 };
 
 Ran trained(const std::string& model, const Words& more) {
   const auto ran = testing::outcome_of(
       testing::with({"train", model, "--lr", "0.05", "--json", "--precision", "f64", "--seed", "3"}, more));
   EXPECT_EQ(ran.status, 0) << ran.err;
-  Ran out;
+  Ran out{.told = ran.err};
   std::istringstream lines(ran.out);
   for (std::string line; std::getline(lines, line);) {
     const auto json = nlohmann::json::parse(line);
@@ -152,6 +153,17 @@ TEST_F(EndToEndBuckets, go_on_with_the_lengths_that_they_began_with) {
           "weights alone\n");
 }
 
+TEST_F(EndToEndBuckets, have_plans_of_their_own) {
+  const std::string model = "llama:layers=4,hidden=16,heads=4,ffn=32,vocab=64,batch=8";
+  const Words flags{"--steps", "12", "--optimizer", "adamw"};
+  const Ran want = trained(model, testing::with(of_data({"--devices", "1"}), flags));
+  const Ran ran = trained(
+      model, testing::with(of_data({"--devices", "4", "--fix", "dp=4", "--memory-cap", "470KB"}), flags));
+  expect_near(ran.losses, want.losses, "plans of their own");
+  EXPECT_NE(ran.told.find("sequences of 4: recompute=none instead of"), std::string::npos) << ran.told;
+  EXPECT_LE(ran.arena_bytes, 470'000);
+}
+
 TEST_F(EndToEndBuckets, take_the_memory_of_the_longest) {
   const Words flags{"--steps", "3", "--optimizer", "adamw", "--devices", "2"};
   const std::string model = llama + ",batch=4";
@@ -181,9 +193,22 @@ TEST_F(EndToEndBuckets, tell_what_is_wrong) {
   EXPECT_EQ(told(llama, of_data({"--trace", folder_ + "/t.json"})),
             "shardwright: --buckets: --trace is of one program; train with one length for it\n");
   EXPECT_EQ(
-      told(llama, of_data({"--runtime", "mpi"})),
-      "shardwright: --buckets: programs share memory within one process; --runtime mpi has one for each "
-      "rank\n");
+      told(llama, of_data({"--offload", "optimizer", "--devices", "2", "--optimizer", "adamw"})),
+      "shardwright: --buckets: sequences of 4: programs that keep something on the host cannot share memory; "
+      "leave out --offload\n");
+  // What the plan of the longest needs, 6 does not divide.
+  const std::string plan = folder_ + "/plan.json";
+  const auto made = testing::outcome_of({"plan", llama + ",batch=4,seq=16,labels=asked", "--set",
+                                         "dp=1,tp=4,sequence_parallel=1", "--devices", "4", "-o", plan});
+  EXPECT_EQ(made.status, 0) << made.err;
+  EXPECT_EQ(
+      told(llama + ",batch=4", {"--data", data_, "--end", "0", "--buckets", "6,16", "--plan", plan}),
+      "shardwright: --buckets: sequences of 6: plan: layers.0.norm1: dim i1 of size 6 cannot be split evenly "
+      "into 4\n");
+  EXPECT_EQ(
+      told(gpt + ",places=8", of_data({})),
+      "shardwright: gpt:ffn=16,heads=4,hidden=16,labels=asked,layers=2,places=8,seq=16,vocab=64: places=8: "
+      "sequences have 16\n");
   EXPECT_NE(told(llama + ",documents=apart", of_data({})).find("in buckets each is a sample"),
             std::string::npos);
 }

@@ -35,6 +35,21 @@ same_losses() {
 }
 
 # Backwards that are cut, chunks in a V, a table: to the last digit as threads.
+# Sequences of several lengths share memory that peers read.
+buckets() {
+  /usr/bin/python3 -c 'import struct, sys
+for n in range(46): sys.stdout.buffer.write(struct.pack(f"<{n % 15 + 2}H", *range(1, n % 15 + 2), 0))' >"$scratch/t.bin"
+  local words split="llama:layers=2,hidden=16,heads=4,ffn=16,vocab=64,batch=4 --data $scratch/t.bin --end 0 --buckets 4,8,16"
+  for words in "$split --devices 2" "$split --devices 2 --fix tp=2" "$split --devices 4 --fix pp=2,micro_batches=2,dp=2,zero=1"; do
+    # shellcheck disable=SC2086 # words
+    losses $words >"$scratch/threads"
+    # shellcheck disable=SC2086
+    losses $words --runtime mpi >"$scratch/mpi"
+    [[ $(wc -l <"$scratch/threads") == 5 ]] || fail "no losses: train $words"
+    diff "$scratch/threads" "$scratch/mpi" || fail "the losses differ: train $words"
+  done
+}
+
 schedules() {
   local schedule words
   "$program" lower ffn:batch=8,widths=6-6-6-6 --devices 2 --stages 2 --micro-batches 4 --schedule zero-bubble \

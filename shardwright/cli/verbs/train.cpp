@@ -10,8 +10,6 @@ namespace shardwright::verbs {
 namespace {
 
 int run(const Arguments& arguments, Terminal& terminal) {
-  if (arguments.has("--buckets") && runtime_of(arguments) == Runtime::mpi)
-    throw error("--buckets: programs share memory within one process; --runtime mpi has one for each rank");
   return runtime_of(arguments) == Runtime::mpi ? train_over_mpi(arguments, terminal)
                                                : train_on_threads(arguments, terminal);
 }

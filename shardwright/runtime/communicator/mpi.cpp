@@ -47,11 +47,13 @@ struct Prepared {
 
 class Mpi final : public Communicator {
  public:
-  Mpi(MPI_Comm all, std::size_t transfers, Heartbeat& heartbeat, std::span<const int> ranks)
+  Mpi(MPI_Comm all, std::size_t transfers, Heartbeat& heartbeat, std::span<const int> ranks,
+      std::shared_ptr<SharedMemory> memory)
       : all_(all),
         transfers_(transfers),
         heartbeat_(heartbeat),
-        vigil_(heartbeat.presences(ranks), rank_of(all), heartbeat.timeout(), Vigil::In::process) {
+        vigil_(heartbeat.presences(ranks), rank_of(all), heartbeat.timeout(), Vigil::In::process),
+        memory_(std::move(memory)) {
     MPI_Comm_rank(all_, &rank_);
     MPI_Comm_size(all_, &size_);
     MPI_Comm_split_type(all_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host_);
@@ -84,6 +86,7 @@ class Mpi final : public Communicator {
     }
     const Heartbeat::Call call(heartbeat_, "leaving", Heartbeat::Busy::for_ever);
     for (auto& [ranks, network] : networks_) MPI_Comm_free(&network.members);
+    for (const std::byte* own : allocated_) memory_->remove(rank_, own);
     for (MPI_Win& window : windows_) MPI_Win_free(&window);
     MPI_Comm_free(&host_);
     MPI_Comm_free(&all_);
@@ -96,8 +99,9 @@ class Mpi final : public Communicator {
     const Heartbeat::Call call(heartbeat_, "making memory");
     const MpiWindow window = make_window(host_, static_cast<std::size_t>(bytes));
     windows_.push_back(window.window);
-    memory_.add(by_rank(window.begins), static_cast<std::size_t>(bytes));
+    memory_->add(by_rank(window.begins), static_cast<std::size_t>(bytes));
     std::byte* own = by_rank(window.begins)[at(rank_)];
+    allocated_.push_back(own);
     std::memset(own, 0, static_cast<std::size_t>(bytes));
     return {{own, {[](std::byte*, std::int64_t) {}, bytes}}};
   }
@@ -146,7 +150,7 @@ class Mpi final : public Communicator {
     Membership* membership = members.size() > 1 ? &membership_of(key) : nullptr;
     Meeting* meeting = membership ? &new_meeting(members, transfers.size()) : nullptr;
     Prepared& p =
-        prepared_.emplace_back(SharedTransfer(transfers, membership, meeting, members, position, memory_),
+        prepared_.emplace_back(SharedTransfer(transfers, membership, meeting, members, position, *memory_),
                                std::vector<NetworkTransfer>(), ranks);
     if (members.size() < ranks.size())
       for (std::size_t i = 0; i < transfers.size(); ++i)
@@ -353,7 +357,8 @@ class Mpi final : public Communicator {
   std::vector<int> here_;           // ranks on this host
   std::vector<Control*> controls_;  // by rank, null for other hosts
   std::vector<MPI_Win> windows_;
-  SharedMemory memory_;
+  std::shared_ptr<SharedMemory> memory_;
+  std::vector<std::byte*> allocated_;  // by this one
   std::map<GroupKey, Membership> memberships_;
   std::map<std::vector<int>, Network> networks_;
   Group* everyone_here_ = nullptr;
@@ -366,8 +371,9 @@ class Mpi final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> mpi_communicator(MPI_Comm members, std::size_t transfers, Heartbeat& heartbeat,
-                                               std::span<const int> ranks) {
-  return std::make_unique<Mpi>(members, transfers, heartbeat, ranks);
+                                               std::span<const int> ranks,
+                                               std::shared_ptr<SharedMemory> memory) {
+  return std::make_unique<Mpi>(members, transfers, heartbeat, ranks, std::move(memory));
 }
 
 }  // namespace shardwright

@@ -10,16 +10,20 @@
 // Who wants what from other hosts is exchanged once, when a transfer is prepared.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "shardwright/runtime/agreement.h"
 #include "shardwright/runtime/communicator/communicator.h"
 #include "shardwright/runtime/communicator/heartbeat.h"
 
 namespace shardwright {
+
+class SharedMemory;
 
 /// This process as a rank of an MPI run, from joining to leaving. One per process; used by one thread at a time.
 class MpiProcess {
@@ -40,7 +44,8 @@ class MpiProcess {
 
   /// A communicator of `ranks`, ascending, which they ask for at the same time; null on others. There is
   /// room for `transfers` that each rank prepares with others of its host; one more throws an Error on all its members.
-  /// When a rank fails, those on its host are told; `end_all` ends the rest.
+  /// When a rank fails, those on its host are told; `end_all` ends the rest. Communicators of the same ranks reach what any of them has
+  /// allocated, as long as that one is there.
   std::unique_ptr<Communicator> communicator(std::span<const int> ranks, std::size_t transfers = 10000);
   /// Of the first `size` ranks.
   std::unique_ptr<Communicator> communicator(int size, std::size_t transfers = 10000);
@@ -59,6 +64,8 @@ class MpiProcess {
 
  private:
   Heartbeat heartbeat_;
+  std::map<std::vector<int>, std::weak_ptr<SharedMemory>>
+      memories_;  // of communicators that are there, by ranks
 };
 
 }  // namespace shardwright

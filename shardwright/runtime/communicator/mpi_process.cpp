@@ -9,6 +9,7 @@
 #include "shardwright/base/index.h"
 #include "shardwright/runtime/communicator/mpi.h"
 #include "shardwright/runtime/communicator/mpi_communicator.h"
+#include "shardwright/runtime/communicator/shared.h"
 #include "shardwright/runtime/launcher.h"
 
 namespace shardwright {
@@ -76,7 +77,10 @@ std::unique_ptr<Communicator> MpiProcess::communicator(std::span<const int> rank
   MPI_Comm_create_group(MPI_COMM_WORLD, some, 0, &members);
   MPI_Group_free(&some);
   MPI_Group_free(&all);
-  return mpi_communicator(members, transfers, heartbeat_, ranks);
+  std::weak_ptr<SharedMemory>& known = memories_[{ranks.begin(), ranks.end()}];
+  std::shared_ptr<SharedMemory> memory = known.lock();
+  if (!memory) known = memory = std::make_shared<SharedMemory>();
+  return mpi_communicator(members, transfers, heartbeat_, ranks, std::move(memory));
 }
 
 std::optional<std::string> MpiProcess::first_error(const std::optional<std::string>& own) {

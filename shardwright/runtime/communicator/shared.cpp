@@ -65,17 +65,29 @@ SharedPart part_of(const BoundTransfer& bound, const std::vector<int>& members, 
 }  // namespace
 
 void SharedMemory::add(std::vector<std::byte*> begins, std::size_t bytes) {
-  regions_.push_back({std::move(begins), bytes});
+  const auto free = std::ranges::find_if(regions_, [](const Region& r) { return r.begins.empty(); });
+  if (free != regions_.end())
+    *free = {std::move(begins), bytes};
+  else
+    regions_.push_back({std::move(begins), bytes});
+}
+
+void SharedMemory::remove(int self, const std::byte* begin) {
+  for (Region& region : regions_)
+    if (!region.begins.empty() && region.begins[static_cast<std::size_t>(self)] == begin) region = {};
 }
 
 Place SharedMemory::place(int self, const std::byte* data) const {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   if (!data) return {};
   if (regions_.empty()) return {.offset = address};
-  for (std::size_t r = 0; r < regions_.size(); ++r) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(regions_[r].begins[static_cast<std::size_t>(self)]);
-    if (address >= begin && address <= begin + regions_[r].bytes) return {r, address - begin};
-  }
+  // What is empty may lie at the end of a region, where another may begin.
+  for (const std::uintptr_t behind : {0, 1})
+    for (std::size_t r = 0; r < regions_.size(); ++r) {
+      if (regions_[r].begins.empty()) continue;
+      const auto begin = reinterpret_cast<std::uintptr_t>(regions_[r].begins[static_cast<std::size_t>(self)]);
+      if (address >= begin && address < begin + regions_[r].bytes + behind) return {r, address - begin};
+    }
   require(false, "a buffer of a transfer is not in memory that the communicator has allocated");
   return {};
 }

@@ -38,6 +38,8 @@ class SharedMemory {
  public:
   /// Adds a region: where each rank's share of it begins, and how long a share is.
   void add(std::vector<std::byte*> begins, std::size_t bytes);
+  /// Takes out a region, which begins there on rank `self`; others keep their numbers. All ranks do so in the same order.
+  void remove(int self, const std::byte* begin);
 
   /// Where `data` of rank `self` lies. Throws: InternalError if it is not in shared memory.
   Place place(int self, const std::byte* data) const;
