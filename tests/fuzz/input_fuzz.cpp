@@ -1,7 +1,7 @@
 // Changes the files that users write and gives them to commands: every one must do, or end in one line and status 2,
 // quickly and in bounded memory.
 //
-//   input_fuzz [--seconds N] [--kind graph|plan|annotations|strategy|config|cluster|checkpoint|recipe] [--seed S] [--keep FOLDER]
+//   input_fuzz [--seconds N] [--kind KIND] [--seed S] [--keep FOLDER]
 //   input_fuzz --kind KIND FILE      gives one file to the commands, as the fuzzer does
 //
 // Files are those of the goldens, the examples and plans that are made at the start. They are changed as texts and as
@@ -16,12 +16,10 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -29,8 +27,9 @@
 #include "shardwright/base/error.h"
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
-#include "shardwright/cli/verb.h"
 #include "shardwright/exchange/plan_format.h"
+#include "tests/fuzz/commands.h"
+#include "tests/fuzz/folder_kinds.h"
 #include "tests/support/changed_text.h"
 #include "tests/support/golden.h"
 
@@ -42,64 +41,10 @@ extern "C" const char* __asan_default_options() {  // NOLINT(bugprone-reserved-i
 namespace shardwright {
 namespace {
 
+using namespace fuzzing;  // NOLINT(google-build-using-namespace)
 namespace fs = std::filesystem;
 using testing::below;
 using testing::Random;
-using Words = std::vector<std::string>;
-
-// A cluster may have a million devices: half of this. The sanitizer makes what waits for memory five to eight times slower.
-#ifdef __SANITIZE_ADDRESS__
-constexpr int slowest_seconds = 100;
-#else
-constexpr int slowest_seconds = 20;
-#endif
-
-// ---- what a command does with a file ----
-
-struct Run {
-  int status = 0;
-  std::string out;
-};
-
-class Fault : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-/// Throws: Fault unless the command does what it should, or ends in one line.
-Run run(const Words& words) {
-  std::istringstream in;
-  std::ostringstream out, err;
-  Terminal terminal{in, out, err};
-  const std::clock_t start = std::clock();  // of the processor: another program's turn is none of ours
-  const int status = run_command(words, terminal);
-  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-  const std::string told = err.str(), command = join(words, " ");
-  if (status != 0 && status != 2) throw Fault(fmt::format("{}: status {}: {}", command, status, told));
-  const std::size_t at = told.find("shardwright: ");
-  if (status == 2 && (at == std::string::npos || told.find('\n', at) + 1 != told.size()))
-    throw Fault(fmt::format("{}: not one line of error: {}", command, told));
-  if (status == 2 && told.size() - at > 2100)
-    throw Fault(fmt::format("{}: a line of {} bytes", command, told.size() - at));
-  if (seconds > slowest_seconds) throw Fault(fmt::format("{}: took {:.1f} seconds", command, seconds));
-  return {status, out.str()};
-}
-
-Words operator+(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-/// Proves the step of `words` and, where it is small, runs it. Whether it could be proven.
-bool prove_and_train(const Words& words) {
-  const Run proven = run(Words{"verify"} + words + Words{"--json"});
-  if (proven.status != 0) return false;
-  const auto proof = nlohmann::json::parse(proven.out);
-  if (proof.at("arena_bytes").get<double>() < 1e6 && proof.at("ranks").get<int>() <= 8 &&
-      proof.at("instructions").get<double>() < 3000)
-    run(Words{"train"} + words + Words{"--steps", "1", "--json"});
-  return true;
-}
 
 const std::string network = "ffn:widths=16-16-8,batch=16", saved_network = "ffn:widths=6-5-4,batch=4";
 
@@ -191,7 +136,10 @@ const std::vector<Kind>& kinds() {
                                      {"config", ".yaml", try_config},
                                      {"cluster", ".yaml", try_cluster},
                                      {"checkpoint", ".json", try_checkpoint},
-                                     {"recipe", ".txt", try_recipe}};
+                                     {"recipe", ".txt", try_recipe},
+                                     {"folder", ".json", try_folder},
+                                     {"adapters", ".json", try_adapters},
+                                     {"talks", ".jsonl", try_talks}};
   return all;
 }
 
@@ -208,8 +156,6 @@ std::string kind_of(const Golden& golden, const std::string& name, const std::st
   if (is_used_as("--cluster")) return "cluster";
   return name.ends_with(".json") && text.find("\"fingerprint\"") != std::string::npos ? "plan" : "";
 }
-
-using Seeds = std::map<std::string, Words>;  // by kind
 
 void add_goldens(Seeds& seeds) {
   for (const auto& entry : fs::recursive_directory_iterator("tests/golden")) {
@@ -283,6 +229,7 @@ Seeds all_seeds(const std::string& path) {
   add_made(seeds, path);
   add_strategies(seeds, fs::path(path).parent_path());
   add_recipes(seeds, path);
+  add_folder_seeds(seeds, fs::path(path).parent_path());
   for (auto& [kind, texts] : seeds) std::sort(texts.begin(), texts.end());
   for (const Kind& kind : kinds())
     if (seeds[kind.name].empty())
@@ -325,7 +272,9 @@ int fuzz(const Options& options) {
   std::erase_if(used, [&](const Kind& k) { return !options.kind.empty() && k.name != options.kind; });
   if (used.empty())
     throw error(
-        "--kind {}: there are graph, plan, annotations, strategy, config, cluster, checkpoint, recipe",
+        "--kind {}: there are graph, plan, annotations, strategy, config, cluster, checkpoint, recipe, "
+        "folder, "
+        "adapters, talks",
         options.kind);
   fmt::print("input_fuzz: seed {}; the file at work is in {}\n", options.seed, options.keep.string());
   std::fflush(stdout);
