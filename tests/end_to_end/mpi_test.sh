@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 program=$2
 mpi_tests=$(realpath "${3:-$2}")
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+trap '[[ $BASHPID != "$$" ]] || rm -rf "$scratch"' EXIT  # not of the shell's copy of itself, which a signal may end
 
 # shellcheck source=tests/end_to_end/waiting.sh
 source tests/end_to_end/waiting.sh
