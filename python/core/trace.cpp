@@ -13,6 +13,7 @@
 #include "shardwright/frontend/shard.h"
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/ops/calls.h"
+#include "shardwright/ops/row_updates.h"
 #include "shardwright/runtime/hand_over.h"
 #include "shardwright/runtime/initial.h"
 
@@ -148,7 +149,9 @@ Traced Leaf::enter(Trace& trace) const {
                          .comm_fusion = comm_fusion};
   // f32 is what a network is written in: its precision may compute in another.
   if (type_.dtype != DType::f32) parameter_->dtype = type_.dtype;
-  return trace.parameter(*parameter_);
+  const Traced out = trace.parameter(*parameter_);
+  if (is_sparse) mark_sparse(trace.graph(), out.id);
+  return out;
 }
 
 Tracing::~Tracing() { end(); }
@@ -270,6 +273,7 @@ void bind_trace(py::module_& m) {
           "All of it, for which processes that have parts of it all ask at the same time.")
       .def_readwrite("comm_fusion", &Leaf::comm_fusion)
       .def_readwrite("is_full", &Leaf::is_full)
+      .def_readwrite("is_sparse", &Leaf::is_sparse)
       .def("set", [](Leaf& self, const py::object& value) {
         const ArrayPtr a = array_of(value);
         self.set(self.in_own_type(*a->elements()));

@@ -56,7 +56,8 @@ class Leaf : public Array, public std::enable_shared_from_this<Leaf> {
 
   bool is_state() const { return is_state_; }
   std::optional<int> comm_fusion = {};
-  bool is_full = false;  // whatever products are computed in: weights of norms
+  bool is_full = false;    // whatever products are computed in: weights of norms
+  bool is_sparse = false;  // a table whose updates touch the rows of the batch, where the optimizer can
 
   /// `program` has it now, as a program that reads it or changes it.
   void is_in(const std::shared_ptr<Program>& program, bool is_changed);

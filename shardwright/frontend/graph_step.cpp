@@ -6,6 +6,7 @@
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/plan_page.h"
 #include "shardwright/frontend/planned_strategies.h"
+#include "shardwright/ops/row_updates.h"
 #include "shardwright/passes/compile.h"
 
 namespace shardwright {
@@ -17,6 +18,7 @@ void look_at(const Pipeline& program, PlannedStep& step, const TrainOptions& opt
   const auto cap = options.search_options.memory_cap;
   step.evaluation =
       evaluate(program, plan.cluster, {.memory_cap = cap, .framework = plan.settings.framework});
+  std::ranges::move(tables_updated_whole(step.network.graph), std::back_inserter(step.notices));
   if (cap) check_memory(step.evaluation, fmt::format("memory_cap {} allows", bytes_text(*cap)));
   if (const std::string& path = options.save_strategy; !path.empty()) {
     const PlannedStrategies saved = strategies_of(step.network.graph, plan, program);

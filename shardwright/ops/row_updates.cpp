@@ -277,6 +277,10 @@ std::vector<OpDef> row_updates() {
 
 namespace shardwright {
 
+void mark_sparse(Graph& graph, ValueId table) {
+  graph.node(graph.value(table).producer).attributes.set(std::string(sparse_attribute), true);
+}
+
 std::optional<RowGradient> row_gradient(const Graph& graph, ValueId gradient) {
   const Node* node = &graph.node(graph.value(gradient).producer);
   while (node->op->name == "cast") node = &graph.node(graph.value(node->operands[0]).producer);

@@ -19,6 +19,7 @@ namespace shardwright {
 
 /// Of a parameter: it is a table whose gradient is kept as rows.
 constexpr std::string_view sparse_attribute = "sparse";
+void mark_sparse(Graph& graph, ValueId table);
 
 /// What makes a table's gradient: the gradients `rows` of what was looked up at `ids`.
 struct RowGradient {

@@ -265,6 +265,59 @@ def check_steps():
     print("steps: sizes, labels, schedules, frozen weights, checkpoints, bf16", flush=True)
 
 
+class Recommender(nn.Module):
+    """Two kinds of embeddings, of which updates touch rows, and dense layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.items = nn.Embedding(50, 4, padding_idx=0, sparse=True)
+        self.tags = nn.EmbeddingBag(30, 4, mode="mean", sparse=True)
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, item, tags):
+        return self.head(torch.cat([self.items(item).sum(1), self.tags(tags)], 1)).squeeze(1)
+
+
+class Factors(nn.Module):
+    def __init__(self, sparse=True):
+        super().__init__()
+        self.users, self.items = nn.Embedding(20, 4, sparse=sparse), nn.Embedding(30, 4, sparse=sparse)
+
+    def forward(self, user, item):
+        return (self.users(user) * self.items(item)).sum(1)
+
+
+def check_sparse():
+    """`sparse=True`: updates of rows, with the numbers of PyTorch's; told or refused where there are none."""
+    torch.manual_seed(4)
+    ratings = lambda m, a, b, y: F.mse_loss(m(a, b), y)
+    batches = [(torch.randint(0, 20, (8, 3)), torch.randint(0, 30, (8, 5)), torch.randn(8).double()) for _ in range(4)]
+    pairs = [(a[:, 0], b[:, 0], y) for a, b, y in batches]
+    for made, rows, kind, settings in ((Recommender, batches, torch.optim.SGD, {}), (Recommender, batches, torch.optim.Adagrad, {}),
+                                       (Factors, pairs, torch.optim.SparseAdam, {"betas": (0.8, 0.9)})):
+        module = made().double()
+        reference = copy.deepcopy(module)
+        theirs = kind(reference.parameters(), lr=0.1, **settings)
+        wanted = [eager_losses(reference, batch, ratings, theirs, 1)[0] for batch in rows]
+        for options in ({}, {"devices": 2, "set": "dp=2"}, {"devices": 4}):
+            trains = copy.deepcopy(module)
+            step = st.train_step(trains, kind(trains.parameters(), lr=0.1, **settings), loss=ratings, **options)
+            losses = [step(*batch).item() for batch in rows]
+            step.write_back()
+            assert max(abs(a - b) / abs(b) for a, b in zip(losses, wanted)) < ALLOWED, (kind, losses, wanted)
+            assert difference(trains, reference)[0] < ALLOWED, (kind, options, difference(trains, reference))
+            assert len(re.findall(r"_rows %", step.lower())) == 2, step.lower()
+    mixed, factors = Recommender().double(), Factors()
+    refused("SparseAdam: 'head.weight' is no weight of an embedding with sparse=True",
+            lambda: st.train_step(mixed, torch.optim.SparseAdam(mixed.parameters()), loss=ratings)(*batches[0]))
+    refused(r"Adagrad\(lr_decay=0.5\)", lambda: st.train_step(factors, torch.optim.Adagrad(factors.parameters(), lr_decay=0.5)))
+    code = ("import torch, shardwright.torch as st; m = torch.nn.Embedding(9, 2, sparse=True); "
+            "st.train_step(m, torch.optim.Adam(m.parameters()), loss=lambda m, x: m(x).sum())(torch.tensor([1, 2]))")
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr
+    assert "weight: each step updates the whole table by adam, which moves every row" in told, told
+    print("sparse: rows of tables by SGD, Adagrad and SparseAdam, as PyTorch's", flush=True)
+
+
 def check_emitted():
     """A package for PyTorch with the module's weights prints the losses of eager."""
     torch.manual_seed(3)
@@ -289,7 +342,7 @@ def check_examples():
     print("examples: run", flush=True)
 
 
-CHECKS = {"refusals": check_refusals, "steps": check_steps, "modes": check_modes, "ranks": check_ranks, "emitted": check_emitted,
+CHECKS = {"refusals": check_refusals, "steps": check_steps, "modes": check_modes, "ranks": check_ranks, "sparse": check_sparse, "emitted": check_emitted,
           "llama_plan": check_llama_plan, "examples": check_examples}
 
 if __name__ == "__main__":

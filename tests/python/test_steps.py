@@ -93,3 +93,18 @@ def test_a_loss_that_depends_on_micro_batches_is_told(capsys, reduce, is_told):
         told = capsys.readouterr().err
         assert ("works over the samples of a micro-batch, so losses differ from those of the whole batch at once" in told) == (
             is_told and micro_batches == 2)
+
+
+@pytest.mark.parametrize("optimizer,rows", [(sw.optim.sgd(0.5), "sgd_rows"), (sw.optim.adam(0.5), None)])
+def test_a_sparse_table_is_updated_by_rows_or_that_is_told(capsys, optimizer, rows):
+    table = sw.Parameter(numpy.arange(20, dtype=numpy.float32).reshape(10, 2), name="table")
+    table.is_sparse = True
+    ids = numpy.array([[1, 3], [3, 9]], numpy.int32)
+    step = sw.train_step(lambda table, ids: sw.ops.sum(sw.ops.gather(table, ids)), table, optimizer)
+    step(ids)
+    told = "table: each step updates the whole table by adam" in capsys.readouterr().err
+    assert told == (rows is None)
+    assert ("_rows %" in step.lower()) == (rows is not None)
+    if rows is not None:
+        want = numpy.arange(20, dtype=numpy.float32).reshape(10, 2) - 0.5 * numpy.bincount(ids.reshape(-1), minlength=10)[:, None]
+        assert numpy.array_equal(step.params.numpy(), want)

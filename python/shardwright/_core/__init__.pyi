@@ -80,6 +80,7 @@ class Parameter(Tensor):
     name: str
     comm_fusion: int | None
     is_full: bool
+    is_sparse: bool
     def __init__(self, value: _ArrayLike, name: str = ..., is_state: bool = ...) -> None: ...
     @staticmethod
     def initialized(shape: Sequence[int], init: str = ..., scale: float = ..., shift: float = ..., dtype: str = ...,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Mapping
 
 import torch
 
 from .. import optim
+from .._core import Parameter
 from .._errors import ShardwrightError
 from ..optim import Optimizer
 
@@ -38,7 +39,24 @@ def optimizer_of(optimizer: Any, module: torch.nn.Module) -> Optimizer:
             raise ShardwrightError(f"{kind}(amsgrad=True) has no counterpart here")
         made = optim.adamw if kind == "AdamW" or group.get("decoupled_weight_decay") else optim.adam
         return made(rate, float(group["betas"][0]), float(group["betas"][1]), float(group["eps"]), decay)
-    raise ShardwrightError(f"torch.optim.{kind} has no counterpart here; there are SGD, Adam, AdamW")
+    if kind == "Adagrad":
+        for key in ("lr_decay", "initial_accumulator_value"):
+            if group[key]:
+                raise ShardwrightError(f"Adagrad({key}={group[key]}) has no counterpart here")
+        return optim.adagrad(rate, float(group["eps"]), decay)
+    if kind == "SparseAdam":
+        return optim.lazy_adam(rate, float(group["betas"][0]), float(group["betas"][1]), float(group["eps"]))
+    raise ShardwrightError(f"torch.optim.{kind} has no counterpart here; there are SGD, Adam, AdamW, Adagrad, SparseAdam")
+
+
+def check_tables(optimizer: Any, params: Mapping[str, Parameter]) -> None:
+    """Raises: ShardwrightError if PyTorch would refuse a gradient that is no rows of a table."""
+    if type(optimizer).__name__ != "SparseAdam":
+        return
+    for name, p in params.items():
+        if not p.is_state and not p.is_sparse:
+            raise ShardwrightError(f"SparseAdam: '{name}' is no weight of an embedding with sparse=True, and PyTorch's takes no "
+                                   "other; shardwright.optim.lazy_adam trains both")
 
 
 def _one_group(optimizer: torch.optim.Optimizer, module: torch.nn.Module) -> dict[str, Any]:

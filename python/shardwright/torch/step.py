@@ -18,7 +18,7 @@ from ..optim import Optimizer
 from ..plans import Plan
 from ..step import TrainStep
 from ._export import Batch, batch_of, exported, names_of
-from ._optimizers import optimizer_of, rate_of
+from ._optimizers import check_tables, optimizer_of, rate_of
 
 __all__ = ["TorchStep", "emit", "export", "plan", "train_step"]
 
@@ -61,10 +61,11 @@ class _Network:
 
     def _take(self, program: Program) -> None:
         """Weights, and the buffers that a step changes."""
-        normed = _of_norms(program)
+        normed, sparse = _of_norms(program), _sparse_tables(program)
         for name, p in self.module.named_parameters():
             self.params[name] = Parameter(_array(p), name=name, is_state=not p.requires_grad)
             self.params[name].is_full = name in normed
+            self.params[name].is_sparse = name in sparse
         buffers = dict(self.module.named_buffers())
         for out in program.outputs:
             if out["kind"] != "buffer":
@@ -94,6 +95,13 @@ class _Network:
         """That of the weights."""
         found = next((p.dtype for p in self.module.parameters() if p.is_floating_point()), torch.float32)
         return _precisions[found]
+
+
+def _sparse_tables(program: Program) -> set[str]:
+    """Weights of embeddings that say `sparse=True`: updates touch the rows of the batch."""
+    by_node = {e["node"]: e["name"] for e in program.inputs if e["kind"] == "parameter"}
+    return {by_node[node.args["weight"]] for node in program.nodes
+            if "embedding" in node.op and node.args.get("sparse") and node.args.get("weight") in by_node}
 
 
 def _of_norms(program: Program) -> set[str]:
@@ -141,6 +149,7 @@ class TorchStep(TrainStep):
         self._network.program(self._batch, rows)
         if not self.params:
             self.params = self._network.params
+            check_tables(self._theirs, self.params)
             self.parameters = list(self.params.values())
         arrays = [_array(t) for t in self._batch.tensors]
         self._ignores = self._has_ignored(dict(zip(self._batch.names, arrays)))

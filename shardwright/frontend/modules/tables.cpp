@@ -15,8 +15,7 @@ Tables::Tables(const std::string& name, const Sizes& sizes, Pooling pooling)
 
 Traced Tables::operator()(Traced ids) const {
   const Traced table = ids.trace->parameter(weight);
-  Graph& graph = ids.trace->graph();
-  graph.node(graph.value(table.id).producer).attributes.set(std::string(sparse_attribute), true);
+  mark_sparse(ids.trace->graph(), table.id);
   return lookup(table, ids);
 }
 
