@@ -120,6 +120,17 @@ bool try_recipe(const std::string& path) {
   return is_taken;
 }
 
+const std::string recommender = "dlrm:dense=2,tables=2,rows=9,hot=2,width=2,batch=2,bottom=2,top=2";
+
+/// By a model that takes rows alone, and by one that takes any ids.
+bool try_columns(const std::string& path) {
+  bool is_taken = false;
+  for (const char* hash : {",hash=0", ",hash=1"})
+    is_taken =
+        run({"train", recommender + hash, "--data", path, "--steps", "3", "--json"}).status == 0 || is_taken;
+  return is_taken;
+}
+
 // ---- seeds ----
 
 struct Kind {
@@ -139,7 +150,8 @@ const std::vector<Kind>& kinds() {
                                      {"recipe", ".txt", try_recipe},
                                      {"folder", ".json", try_folder},
                                      {"adapters", ".json", try_adapters},
-                                     {"talks", ".jsonl", try_talks}};
+                                     {"talks", ".jsonl", try_talks},
+                                     {"columns", ".csv", try_columns}};
   return all;
 }
 
@@ -212,6 +224,14 @@ void add_recipes(Seeds& seeds, const std::string& path) {
   }
 }
 
+/// What dlrm and a drawing program write.
+void add_columns(Seeds& seeds) {
+  seeds["columns"] = {
+      "label,dense.1,dense.2,ids.1,ids.2\n1,0.5,-2,1|3,\n0,1e3,0,8,7|7\n",
+      "\xef\xbb\xbfids_2,note,dense,ids_1,label\r\n\"shoes\",\"a \"\"b\"\"\n,c\",1|2,17|-1,0.25\r\n"
+      "books|x y,,3|4,,1\r\n"};
+}
+
 /// Behind the checksum of the manifest of a small run.
 void add_checkpoint(Seeds& seeds, const std::string& path) {
   fs::remove_all(saved_folder(path));
@@ -230,6 +250,7 @@ Seeds all_seeds(const std::string& path) {
   add_strategies(seeds, fs::path(path).parent_path());
   add_recipes(seeds, path);
   add_folder_seeds(seeds, fs::path(path).parent_path());
+  add_columns(seeds);
   for (auto& [kind, texts] : seeds) std::sort(texts.begin(), texts.end());
   for (const Kind& kind : kinds())
     if (seeds[kind.name].empty())
@@ -273,8 +294,7 @@ int fuzz(const Options& options) {
   if (used.empty())
     throw error(
         "--kind {}: there are graph, plan, annotations, strategy, config, cluster, checkpoint, recipe, "
-        "folder, "
-        "adapters, talks",
+        "folder, adapters, talks, columns",
         options.kind);
   fmt::print("input_fuzz: seed {}; the file at work is in {}\n", options.seed, options.keep.string());
   std::fflush(stdout);
