@@ -43,6 +43,14 @@ double CutSeconds::reduce(const CutProblem& problem, const CutValue& v, Cut grad
                           Joined joined) const {
   if (gradient != partial_cut) return 0;
   const CutUse& owner = v.uses.front();
+  // Of a table that is updated by rows, each device that keeps them gets those of the others.
+  if (const double bytes = row_bytes(v.example); bytes > 0) {
+    const Graph& graph = problem.graph();
+    const Type& looked_up = graph.value(graph.node(problem.part(owner.part).example).results[0]).type;
+    const double own =
+        problem.result_elements(owner.part, 0) / static_cast<double>(element_count(looked_up.shape));
+    return moves(bytes * own, level).all_gather;
+  }
   return moves(problem.operand_elements(owner.part, owner.operand) * reduced_bytes(v.example), level)
       .of(partial_cut, not_cut, joined);
 }

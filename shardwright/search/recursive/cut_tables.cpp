@@ -109,7 +109,7 @@ class Tables {
     }
     const End first = user_end(v.uses.front());
     const auto single = out_.sum.single(v.uses.front().part);
-    for (std::size_t i = 0; i < first.cuts.size() && v.has_gradient; ++i) {
+    for (std::size_t i = 0; i < first.cuts.size() && (v.has_gradient || v.gives_rows); ++i) {
       const CutEnds ends{first.cuts[i], first.cuts[i], first.gradients[i]};
       single[i] += prices_.reduce(v, first.gradients[i], joined(1, ends)) * v.uses.front().count;
     }

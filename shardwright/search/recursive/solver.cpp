@@ -173,6 +173,7 @@ CutPrices Solver::following_prices(const CutProblem& problem, const AxisLevel& l
       .moves = moves,
       .reduce =
           [this, &problem, moves](const CutValue& v, Cut gradient, Joined joined) {
+            if (v.gives_rows) return 0.0;  // of which the described system knows nothing
             const CutUse& owner = v.uses.front();
             return options_.mem_coeff *
                    moves(problem.operand_elements(owner.part, owner.operand)).of(gradient, not_cut, joined);
@@ -202,7 +203,7 @@ double Solver::gradient_seconds(const CutProblem& problem, const AxisLevel& leve
   double seconds = 0;
   for (std::size_t i = 0; i < after.size(); ++i) {
     const CutValue& v = problem.values()[i];
-    if (!v.is_parameter || !v.has_gradient || v.uses.empty() || v.asked) continue;
+    if (!v.is_parameter || !(v.has_gradient || v.gives_rows) || v.uses.empty() || v.asked) continue;
     const Joined joined = before[i][1].last == after[i][1].last ? Joined::yes : Joined::no;
     seconds += v.uses.front().count * seconds_->reduce(problem, v, after[i][1].last.gradient, level, joined);
   }

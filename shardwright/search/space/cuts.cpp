@@ -4,6 +4,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/base/random.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright::space {
@@ -110,7 +111,9 @@ void CutProblem::collect_parts(const Calls& calls, const Fold& fold, const Fixed
 }
 
 void CutProblem::collect_values(const Fold& fold, const FixedChoices& fixed) {
-  std::vector<bool> has_gradient(graph_->values.size(), false);
+  std::vector<bool> has_gradient(graph_->values.size(), false), gives_rows = has_gradient;
+  for (const Node& node : graph_->nodes)
+    if (updates_rows(node)) gives_rows[at(node.operands[0].index)] = true;
   for (const Value& v : graph_->values)
     for (ValueId of : v.gradient_of) has_gradient[at(of.index)] = true;
   constexpr int most_results = 8;
@@ -130,6 +133,7 @@ void CutProblem::collect_values(const Fold& fold, const FixedChoices& fixed) {
            .result = value.result,
            .uses = {},
            .has_gradient = has_gradient[at(v.index)],
+           .gives_rows = gives_rows[at(v.index)],
            .is_parameter = producer.op->kind == OpKind::parameter,
            .asked = asked == fixed.layouts.end() ? std::nullopt : std::optional(asked->second)});
     }

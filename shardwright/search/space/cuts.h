@@ -48,6 +48,7 @@ struct CutValue {
   int result = 0;
   std::vector<CutUse> uses;
   bool has_gradient = false;
+  bool gives_rows = false;  // a table whose gradient is rows that are looked up: updates by rows
   bool is_parameter = false;
   std::optional<Layout> asked;  // by the user
 };

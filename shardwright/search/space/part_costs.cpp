@@ -7,6 +7,7 @@
 #include "shardwright/cost/kernel_work.h"
 #include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/ops/row_updates.h"
 
 namespace shardwright::space {
 double CutTotals::seconds(double overlap) const {
@@ -69,7 +70,14 @@ std::vector<PartCosts::Beside> PartCosts::beside_of(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     if (!node.op->optimizer) continue;
     Beside& beside = out[at(node.operands[0].index)];
-    beside.gradient = updates_rows(node) ? 0 : size(node.operands[1]);
+    if (const auto read = row_operands(node)) {
+      const Type& rows = graph.value(node.operands[read->rows]).type;
+      const Type& ids = graph.value(node.operands[read->ids]).type;
+      beside.gradient = beside.reduced = 0;
+      beside.rows = static_cast<double>(rows.bytes() + ids.bytes());
+    } else {
+      beside.gradient = size(node.operands[1]);
+    }
     for (ValueId state : state_operands(node)) beside.states += size(state);
   }
   return out;

@@ -52,6 +52,8 @@ class PartCosts {
   double compute(const CutProblem& problem, int part, int loop, const AxisLevel& level) const;
   /// Bytes of an element of the gradient of `parameter` as it crosses devices; 0: it has none.
   double reduced_bytes(ValueId parameter) const { return beside(parameter).reduced; }
+  /// Of a table that is updated by rows the bytes of all that are looked up in a step, and of their ids; 0: `parameter` is none.
+  double row_bytes(ValueId parameter) const { return beside(parameter).rows; }
   /// Bytes of a device for one node of a part.
   struct Held {
     double owned = 0;      // its parameters with their states
@@ -85,6 +87,7 @@ class PartCosts {
     double gradient = 0;  // as the update reads it
     double reduced = 0;   // the same as it crosses devices
     double states = 0;    // of the optimizer
+    double rows = 0;      // instead of a gradient: all bytes
     Work update = {};     // of the whole parameter
   };
   struct PartWork {
