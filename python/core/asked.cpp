@@ -26,6 +26,7 @@
 #include "shardwright/plan/plan_json.h"
 #include "shardwright/runtime/backend/backend.h"
 #include "shardwright/search/automatic/stock.h"
+#include "shardwright/search/planning/plan_alike.h"
 #include "shardwright/search/planning/settings.h"
 
 namespace shardwright::python {
@@ -332,8 +333,26 @@ TrainOptions run_options_of(const Asked& asked, std::uint64_t seed) {
   return out;
 }
 
+namespace {
+
+/// Completes the request by what code and files say, and returns the step of so many micro-batches.
+StepOf step_asked(Asked& asked) {
+  PlanRequest& request = asked.request;
+  const Graph& graph = asked.traced.graph;
+  request.constraints = merged(std::move(asked.traced.constraints), request.constraints);
+  add_files(asked.options, graph, request);
+  const int there = settings_of(request).pipelining.batch_parts();
+  return [there, graph = std::make_shared<const Graph>(graph), others = asked.step](int micro_batches) {
+    if (micro_batches == there) return *graph;
+    if (others) return others(micro_batches);
+    throw error("the network was made for {} micro-batches, not for {}", there, micro_batches);
+  };
+}
+
+}  // namespace
+
 PlannedNetwork planned(Asked& asked) {
-  auto& [graph, said_by_code] = asked.traced;
+  Graph& graph = asked.traced.graph;
   if (asked.saved) {
     apply(*asked.saved, graph);  // it fits
     tell_mixing(graph, *asked.saved);
@@ -343,15 +362,7 @@ PlannedNetwork planned(Asked& asked) {
             .formats = asked.request.formats};
   }
   PlanRequest& request = asked.request;
-  request.constraints = merged(std::move(said_by_code), request.constraints);
-  add_files(asked.options, graph, request);
-  const int there = settings_of(request).pipelining.batch_parts();
-  const StepOf step = [there, graph = std::make_shared<const Graph>(graph),
-                       others = asked.step](int micro_batches) {
-    if (micro_batches == there) return *graph;
-    if (others) return others(micro_batches);
-    throw error("the network was made for {} micro-batches, not for {}", there, micro_batches);
-  };
+  const StepOf step = step_asked(asked);
   automatic::Stock stock;
   request.stock = &stock;
   Plan plan = asked.step ? make_plan(step, request) : make_plan(graph, request);
@@ -359,6 +370,22 @@ PlannedNetwork planned(Asked& asked) {
   tell_mixing(graph, plan);
   BoundOf bound = bound_by(request, plan, std::move(stock.tried), step);
   return {std::move(graph), std::move(plan), std::move(bound), asked.assumed, asked.tokens, request.formats};
+}
+
+std::vector<PlannedNetwork> planned_sizes(Asked& asked, std::vector<Asked>& others) {
+  const bool is_given = asked.saved.has_value();
+  if (!others.empty()) asked.request = on_devices(std::move(asked.request));
+  std::vector<PlannedNetwork> out;
+  out.push_back(planned(asked));
+  if (others.empty()) return out;
+  const FormatsOf formats = out.front().formats;
+  const PlanThere there = plan_there(out.front().graph, out.front().plan, formats, is_given);
+  for (Asked& other : others) {
+    const StepOf step = step_asked(other);
+    PlannedAlike made = plan_alike(there, step, other.request);
+    out.push_back({.graph = std::move(made.graph), .plan = std::move(made.plan), .formats = formats});
+  }
+  return out;
 }
 
 TracedStep traced_step(const std::shared_ptr<Tracing>& tracing, const std::vector<ArrayPtr>& outputs,

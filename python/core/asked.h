@@ -62,6 +62,8 @@ TrainOptions run_options_of(const Asked& asked, std::uint64_t seed);
 
 /// Plans it; without Python's lock. Throws: Error as planning does.
 PlannedNetwork planned(Asked& asked);
+/// The same of one function for batches of several sizes, the largest and `others`, over the same weights.
+std::vector<PlannedNetwork> planned_sizes(Asked& asked, std::vector<Asked>& others);
 
 /// How a step is split, and what it takes.
 void bind_planned_step(py::module_& m);

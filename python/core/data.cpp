@@ -5,6 +5,7 @@
 #include <pybind11/stl.h>
 
 #include "python/core/array.h"
+#include "shardwright/runtime/data/bucket_order.h"
 #include "shardwright/runtime/data/cifar.h"
 #include "shardwright/runtime/data/image_file.h"
 #include "shardwright/runtime/data/image_folder.h"
@@ -198,7 +199,26 @@ py::object type_of(const SampleType& type) {
   return py::make_tuple(numpy_name(type->dtype), py::tuple(dims));
 }
 
+void bind_bucket_order(py::module_& m) {
+  py::class_<BucketOrder>(m, "BucketOrder", "In which order samples of all lengths come.")
+      .def(py::init([](const std::vector<std::int64_t>& samples, std::vector<std::int64_t> lengths,
+                       std::int64_t batch, std::uint64_t seed) {
+             return BucketOrder(samples, {.lengths = std::move(lengths), .batch = batch, .seed = seed});
+           }),
+           py::arg("samples"), py::arg("lengths"), py::arg("batch"), py::arg("seed"))
+      .def(
+          "at_step",
+          [](const BucketOrder& self, std::int64_t step) {
+            const BucketOrder::Planned batch = self.at_step(step);
+            return py::make_tuple(self.options().lengths[batch.bucket], batch.samples);
+          },
+          "The length of a step's batch, and its samples.")
+      .def_property_readonly("batches_per_epoch", &BucketOrder::batches_per_epoch)
+      .def_property_readonly("samples", &BucketOrder::samples, "Of each length.");
+}
+
 void bind_transforms(py::module_& m) {
+  bind_bucket_order(m);
   static std::int64_t calls = 0;  // of random transforms outside of a pipeline: each has another chance
   py::class_<Transform>(m, "Transform", "A function of columns of a row.")
       .def_readonly("name", &Transform::name)

@@ -65,8 +65,9 @@ Evaluated evaluated_of(const py::object& said) {
 }
 
 void fit_program(const std::shared_ptr<Program>& program, const py::object& batch,
-                 std::int64_t batches_per_epoch, std::int64_t samples, FitOptions options,
-                 const py::object& is_interrupted, const py::object& evaluate, const py::object& on_event) {
+                 std::int64_t batches_per_epoch, std::int64_t samples, const std::string& lengths,
+                 FitOptions options, const py::object& is_interrupted, const py::object& evaluate,
+                 const py::object& on_event) {
   options.seed = Program::seed();
   options.step = [&](const StepBatch& b) { return program->step_of_loop(b); };
   options.is_interrupted = [&] {
@@ -84,7 +85,8 @@ void fit_program(const std::shared_ptr<Program>& program, const py::object& batc
                                 return program->named(batch(step).cast<std::vector<ArrayPtr>>());
                               },
                           .batches_per_epoch = batches_per_epoch,
-                          .samples = samples};
+                          .samples = samples,
+                          .lengths = lengths};
   const bool loads = options.init || options.resume;
   const OnEvent tell = [&](const TrainingEvent& event) {
     const py::gil_scoped_acquire gil;
@@ -108,13 +110,13 @@ void bind_fit(py::module_& m) {
   m.def(
       "fit",
       [](const std::shared_ptr<Program>& program, const py::object& batch, std::int64_t batches_per_epoch,
-         std::int64_t samples, const std::string& model, double lr, std::int64_t first, std::int64_t steps,
-         const std::string& lr_schedule, const std::string& warmup, std::optional<std::string> save,
-         std::int64_t save_every, std::int64_t keep, std::optional<std::string> resume,
-         std::optional<std::string> init, std::int64_t eval_every, const std::string& keep_best,
-         const std::string& tensorboard, double time_limit, const py::object& is_interrupted,
-         const py::object& evaluate, const py::object& on_event) {
-        fit_program(program, batch, batches_per_epoch, samples,
+         std::int64_t samples, const std::string& lengths, const std::string& model, double lr,
+         std::int64_t first, std::int64_t steps, const std::string& lr_schedule, const std::string& warmup,
+         std::optional<std::string> save, std::int64_t save_every, std::int64_t keep,
+         std::optional<std::string> resume, std::optional<std::string> init, std::int64_t eval_every,
+         const std::string& keep_best, const std::string& tensorboard, double time_limit,
+         const py::object& is_interrupted, const py::object& evaluate, const py::object& on_event) {
+        fit_program(program, batch, batches_per_epoch, samples, lengths,
                     {.first = first,
                      .steps = steps,
                      .lr_schedule = lr_schedule,
@@ -133,7 +135,7 @@ void bind_fit(py::module_& m) {
                     is_interrupted, evaluate, on_event);
       },
       py::arg("program"), py::arg("batch"), py::arg("batches_per_epoch"), py::arg("samples"),
-      py::arg("model"), py::arg("lr"), py::kw_only(), py::arg("first"), py::arg("steps"),
+      py::arg("lengths"), py::arg("model"), py::arg("lr"), py::kw_only(), py::arg("first"), py::arg("steps"),
       py::arg("lr_schedule"), py::arg("warmup"), py::arg("save"), py::arg("save_every"), py::arg("keep"),
       py::arg("resume"), py::arg("init"), py::arg("eval_every"), py::arg("keep_best"), py::arg("tensorboard"),
       py::arg("time_limit"), py::arg("is_interrupted"), py::arg("evaluate"), py::arg("on_event"),

@@ -5,6 +5,7 @@
 #include <pybind11/stl.h>
 
 #include <set>
+#include <tuple>
 
 #include "shardwright/base/checksum.h"
 #include "shardwright/base/text.h"
@@ -33,13 +34,19 @@ Agreement told(const std::string& name, const Tensor& value) {
 std::uint64_t Program::seed() { return current_seed; }
 void Program::set_seed(std::uint64_t seed) { current_seed = seed; }
 
-Program::Program(Asked asked, std::shared_ptr<Store> store, std::vector<int> ranks)
-    : store_(std::move(store)), inputs_(asked.inputs), captured_(std::move(asked.captured)) {
+Program::Program(Asked asked, std::shared_ptr<Store> store, std::vector<int> ranks, std::vector<Asked> others)
+    : store_(std::move(store)), inputs_(asked.inputs), captured_{std::move(asked.captured)} {
+  for (Asked& other : others) {
+    if (other.inputs != inputs_)
+      throw error("batches of several sizes: the function takes {} of one and {} of another",
+                  join(inputs_, ", "), join(other.inputs, ", "));
+    captured_.push_back(std::move(other.captured));
+  }
   const SessionStart session = session_start(asked.request.devices, std::move(ranks), together_);
   const TrainOptions options = run_options_of(asked, current_seed);
   {
     const py::gil_scoped_release others_run;
-    step_ = std::make_unique<GraphStep>(planned(asked), inputs_, options, session);
+    step_ = std::make_unique<GraphStep>(planned_sizes(asked, others), inputs_, options, session);
   }
   for (const std::string& line : step_->planned()->notices) tell(line);
   const Graph& graph = step_->graph();
@@ -48,13 +55,14 @@ Program::Program(Asked asked, std::shared_ptr<Store> store, std::vector<int> ran
       const Value& v = graph.value(node.results[0]);
       input_types_[v.name] = v.type.dtype;
     }
-  const std::size_t given = inputs_.size() - captured_.size();
-  for (std::size_t i = 0; i < captured_.size(); ++i)
-    captured_[i] = as_input(given + i, std::move(captured_[i]));  // once, for all steps
+  for (std::vector<Tensor>& captured : captured_)
+    for (std::size_t i = 0; i < captured.size(); ++i)
+      captured[i] = as_input(given() + i, std::move(captured[i]));  // once, for all steps
   find_leaves(asked.leaves);
   std::vector<Agreement> outside;
-  for (std::size_t i = 0; i < captured_.size(); ++i)
-    outside.push_back(told(inputs_[given + i], captured_[i]));
+  for (const std::vector<Tensor>& captured : captured_)
+    for (std::size_t i = 0; i < captured.size(); ++i)
+      outside.push_back(told(inputs_[given() + i], captured[i]));
   for (const auto& [parameter, initial] : asked.initial) {
     const Tensor value = initial();
     step_->session().set(parameter, value);
@@ -154,7 +162,7 @@ Tensor Program::as_input(std::size_t i, Tensor given) const {
 std::vector<ArrayPtr> Program::run(const std::vector<ArrayPtr>& batch) {
   std::vector<Tensor> tensors;
   for (const ArrayPtr& a : batch) tensors.push_back(as_input(tensors.size(), lent(a->elements())));
-  for (const Tensor& t : captured_) tensors.push_back(t);
+  for (const Tensor& t : captured_beside(tensors)) tensors.push_back(t);
   begin();
   std::vector<Tensor> outputs;
   {
@@ -172,7 +180,7 @@ std::vector<ArrayPtr> Program::run_local(const std::vector<ArrayPtr>& parts, con
       add_part(std::make_shared<Tensor>(as_input(i, lent(parts[i]->elements()))),
                i < cuts.size() ? cuts[i] : Shape{}, own);
     } else {
-      const Tensor& captured = captured_.at(i - parts.size());
+      const Tensor& captured = captured_.front().at(i - parts.size());
       own.push_back({whole_box(captured.shape()), captured});
     }
   }
@@ -223,12 +231,21 @@ void Program::has_stepped() {
     if (used.is_changed) used.leaf->is_in(shared_from_this(), true);
 }
 
+const std::vector<Tensor>& Program::captured_beside(const std::vector<Tensor>& batch) const {
+  if (captured_.size() == 1) return captured_.front();
+  std::map<std::string, Tensor> shaped;
+  for (std::size_t i = 0; i < std::min(batch.size(), given()); ++i) shaped[inputs_[i]] = batch[i];
+  return captured_[step().size_of(shaped)];
+}
+
 std::map<std::string, Tensor> Program::named(const std::vector<ArrayPtr>& batch) const {
-  const std::size_t given = inputs_.size() - captured_.size();
-  if (batch.size() != given) throw error("the step takes {} tensors but {} were given", given, batch.size());
+  if (batch.size() != given())
+    throw error("the step takes {} tensors but {} were given", given(), batch.size());
+  std::vector<Tensor> tensors;
+  for (const ArrayPtr& a : batch) tensors.push_back(as_input(tensors.size(), lent(a->elements())));
+  for (const Tensor& t : captured_beside(tensors)) tensors.push_back(t);
   std::map<std::string, Tensor> out;
-  for (std::size_t i = 0; i < given; ++i) out[inputs_[i]] = as_input(i, lent(batch[i]->elements()));
-  for (std::size_t i = 0; i < captured_.size(); ++i) out[inputs_[given + i]] = captured_[i];
+  for (std::size_t i = 0; i < tensors.size(); ++i) out[inputs_[i]] = std::move(tensors[i]);
   return out;
 }
 
@@ -237,7 +254,7 @@ std::vector<Tensor> Program::step_of_loop(const std::map<std::string, Tensor>& b
     const py::gil_scoped_acquire gil;
     begin();
   }
-  std::vector<Tensor> outputs = step().session().step(batch);
+  std::vector<Tensor> outputs = step().run(batch);
   const py::gil_scoped_acquire gil;
   has_stepped();
   return outputs;
@@ -306,6 +323,13 @@ void Program::set_rate(double rate, const std::string& name) {
   rates_[name] = rate;
 }
 
+namespace {
+
+/// Of another size of batches: trace, outputs, retrace.
+using OtherTrace = std::tuple<std::shared_ptr<Tracing>, std::vector<ArrayPtr>, py::object>;
+
+}  // namespace
+
 void bind_program(py::module_& m) {
   py::class_<Store, std::shared_ptr<Store>>(m, "Store", "Parameters and states by name.")
       .def(py::init<>())
@@ -315,22 +339,28 @@ void bind_program(py::module_& m) {
 
   py::class_<Program, std::shared_ptr<Program>>(m, "Program",
                                                 "A traced function, planned and running on devices.")
-      .def(
-          py::init([](const std::shared_ptr<Tracing>& trace, const std::vector<ArrayPtr>& outputs,
-                      const PlanOptions& options, std::shared_ptr<Store> store,
-                      const std::optional<std::string>& optimizer, const py::dict& settings, double clip_norm,
-                      bool has_set_rate, const std::vector<int>& ranks, const py::object& retrace) {
-            auto out = std::make_shared<Program>(
-                asked_of(traced_step(trace, outputs, optimizer, settings, clip_norm, has_set_rate, retrace),
-                         options),
-                std::move(store), ranks);
-            remember(out);
-            return out;
-          }),
-          py::arg("trace"), py::arg("outputs"), py::arg("options"), py::arg("store") = nullptr,
-          py::arg("optimizer") = std::nullopt, py::arg("settings") = py::dict(), py::arg("clip_norm") = 0.0,
-          py::arg("has_set_rate") = false, py::arg("ranks") = std::vector<int>{},
-          py::arg("retrace") = py::none())
+      .def(py::init([](const std::shared_ptr<Tracing>& trace, const std::vector<ArrayPtr>& outputs,
+                       const PlanOptions& options, std::shared_ptr<Store> store,
+                       const std::optional<std::string>& optimizer, const py::dict& settings,
+                       double clip_norm, bool has_set_rate, const std::vector<int>& ranks,
+                       const py::object& retrace, const std::vector<OtherTrace>& others) {
+             const auto asked = [&](const OtherTrace& traced) {
+               const auto& [tracing, results, again] = traced;
+               return asked_of(
+                   traced_step(tracing, results, optimizer, settings, clip_norm, has_set_rate, again),
+                   options);
+             };
+             std::vector<Asked> smaller;
+             for (const OtherTrace& other : others) smaller.push_back(asked(other));
+             auto out = std::make_shared<Program>(asked({trace, outputs, retrace}), std::move(store), ranks,
+                                                  std::move(smaller));
+             remember(out);
+             return out;
+           }),
+           py::arg("trace"), py::arg("outputs"), py::arg("options"), py::arg("store") = nullptr,
+           py::arg("optimizer") = std::nullopt, py::arg("settings") = py::dict(), py::arg("clip_norm") = 0.0,
+           py::arg("has_set_rate") = false, py::arg("ranks") = std::vector<int>{},
+           py::arg("retrace") = py::none(), py::arg("others") = std::vector<OtherTrace>{})
       .def(py::init([](const std::string& model, const std::string& optimizer, const py::dict& settings,
                        double clip_norm, const PlanOptions& options, std::shared_ptr<Store> store) {
              const OptimizerChoice choice{.name = optimizer,

@@ -18,9 +18,11 @@ struct Store {
 
 class Program : public std::enable_shared_from_this<Program> {
  public:
-  /// `store` gets the states that the optimizer adds. `ranks`: the processes that run it; none said: all.
+  /// `store` gets the states that the optimizer adds. `ranks`: the processes that run it; none said: all. `others`: the same function for
+  /// smaller batches, which it runs over the same memory.
   /// Throws: Error as planning and lowering do.
-  Program(Asked asked, std::shared_ptr<Store> store, std::vector<int> ranks = {});
+  Program(Asked asked, std::shared_ptr<Store> store, std::vector<int> ranks = {},
+          std::vector<Asked> others = {});
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -76,6 +78,9 @@ class Program : public std::enable_shared_from_this<Program> {
   std::optional<Box> box_of(const std::string& name, std::optional<int> rank) const;
   /// Where this process's part of an input is in the batch: it has one of each micro-batch.
   void add_part(const std::shared_ptr<Tensor>& part, const Shape& cuts, std::vector<TensorPart>& to) const;
+  /// Those of a batch's size. Throws: Error if it is none of the program's.
+  const std::vector<Tensor>& captured_beside(const std::vector<Tensor>& batch) const;
+  std::size_t given() const { return inputs_.size() - captured_.front().size(); }
   /// What is given for input `i`, in the type in which the graph has it.
   Tensor as_input(std::size_t i, Tensor given) const;
   /// Behind a step: what it has changed is newest here.
@@ -90,8 +95,8 @@ class Program : public std::enable_shared_from_this<Program> {
     bool is_changed;  // by a step
   };
   std::vector<Used> leaves_;
-  std::vector<std::string> inputs_;  // those that are given, then those that are captured
-  std::vector<Tensor> captured_;
+  std::vector<std::string> inputs_;            // those that are given, then those that are captured
+  std::vector<std::vector<Tensor>> captured_;  // by size of batches
   std::map<std::string, DType> input_types_;
   std::map<std::string, double> rates_;  // that were set
 };

@@ -111,6 +111,14 @@ class Programs:
     def call(self, arguments: tuple, keywords: Mapping[str, Any] = {}) -> Call:  # noqa: B006: nobody writes to it
         return Call(self.names, arguments, keywords)
 
+    def put(self, call: Call, runnable: Runnable) -> None:
+        self._made[call.key] = runnable
+
+    def have_one(self, calls: list[Call]) -> bool:
+        """Whether one program is there for all of them."""
+        made = [self._made.get(call.key) for call in calls]
+        return all(m is not None and made[0] is not None and m.program is made[0].program for m in made)
+
     def of(self, call: Call) -> Runnable:
         found = self._made.get(call.key)
         if found is None:

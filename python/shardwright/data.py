@@ -68,6 +68,92 @@ def _names(columns: str | Sequence[str] | None) -> list[str]:
     return [columns] if isinstance(columns, str) else list(columns or [])
 
 
+class Buckets:
+    """Samples of all lengths in batches of few: each is filled up with `fill` to the shortest of `lengths` that it fits into, and a
+    batch holds samples of one length. `fit` makes a program for each length, with a plan of its own, over the same weights in one
+    memory.
+
+        data = sw.data.Buckets([{"ids": ids, "label": label}, ...], lengths=[64, 128, 256], batch=16)
+
+    samples: dicts of arrays by column (or an array each, the column `x`). Columns that are as long as the first along dim 0 are
+    filled up; others are alike in all samples. mask: the column, [batch, length], that is 1 where a sample is and 0 where something
+    fills it up. In each epoch every sample comes once; the last batch of a length is filled up with empty samples, of which the mask
+    is 0. Batch `i` is a function of the seed, the epoch and `i`.
+    Raises: ValueError if lengths do not ascend, samples are of other columns or types, or one is longer than the longest.
+    """
+
+    def __init__(self, samples: Sequence[Any], lengths: Sequence[int], batch: int, mask: str = "mask",
+                 fill: dict[str, float] | None = None, seed: int | None = None):
+        rows = [s if isinstance(s, dict) else {"x": s} for s in samples]
+        if not rows or not all(rows):
+            raise ValueError("samples: there is none" if not rows else "samples: one has no columns")
+        self._rows = [{str(name): held(value) for name, value in row.items()} for row in rows]
+        self._first = next(iter(self._rows[0]))
+        self._fill, self._mask = fill or {}, mask
+        self._long = self._long_columns()
+        self.lengths, self.size = [int(length) for length in lengths], int(batch)
+        self._order = _data.BucketOrder([len(row[self._first]) for row in self._rows], self.lengths, self.size,
+                                        _core.seed() if seed is None else seed)
+
+    def _long_columns(self) -> set[str]:
+        """Those that are as long as a sample, behind a look whether all samples are alike otherwise."""
+        first = self._rows[0]
+        for number, row in enumerate(self._rows):
+            if list(row) != list(first) or row[self._first].ndim < 1:
+                raise ValueError(f"sample {number} has {', '.join(f'{name} {list(a.shape)}' for name, a in row.items())}; all should have "
+                                 f"{', '.join(first)}, of which '{self._first}' says the length")
+        for called, names in (("mask", [self._mask]), ("fill", list(self._fill))):
+            for name in names:
+                if (name in first) == (called == "mask"):
+                    raise ValueError(f"{called}: samples have {'a' if called == 'mask' else 'no'} column '{name}'")
+        long = {name for name in first
+                if all(row[name].ndim > 0 and len(row[name]) == len(row[self._first]) for row in self._rows)}
+        for name, wanted in first.items():
+            for number, row in enumerate(self._rows):
+                a, dims = row[name], int(name in long)
+                if a.dtype != wanted.dtype or a.shape[dims:] != wanted.shape[dims:]:
+                    raise ValueError(f"sample {number}: '{name}' is {a.dtype}{list(a.shape)}, but {wanted.dtype}{list(wanted.shape)} in the "
+                                     f"first; only what is as long as '{self._first}' in all samples may differ, along dim 0")
+        return long
+
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+        return self._order.batches_per_epoch
+
+    @property
+    def samples(self) -> list[int]:
+        """How many samples each length has."""
+        return self._order.samples
+
+    def __getitem__(self, step: int) -> dict[str, numpy.ndarray]:
+        """The batch of a step that counts through all epochs."""
+        if step < 0:
+            raise IndexError(step)
+        length, chosen = self._order.at_step(step)
+        return self._batch(length, [self._rows[i] for i in chosen])
+
+    def __iter__(self) -> Iterator[dict[str, numpy.ndarray]]:
+        """The first epoch."""
+        return (self[step] for step in range(len(self)))
+
+    def empty(self, length: int) -> dict[str, numpy.ndarray]:
+        """A batch of this length without samples."""
+        return self._batch(length, [])
+
+    def _batch(self, length: int, rows: list[dict[str, numpy.ndarray]]) -> dict[str, numpy.ndarray]:
+        out = {}
+        for name, a in self._rows[0].items():
+            shape = (self.size, length, *a.shape[1:]) if name in self._long else (self.size, *a.shape)
+            column = out[name] = numpy.full(shape, self._fill.get(name, 0), a.dtype)
+            for i, row in enumerate(rows):
+                column[(i, slice(len(row[name]))) if name in self._long else i] = row[name]
+        if self._mask:
+            mask = out[self._mask] = numpy.zeros((self.size, length), numpy.float32)
+            for i, row in enumerate(rows):
+                mask[i, :len(row[self._first])] = 1
+        return out
+
+
 class Data:
     """Rows of named columns. `len`: rows (batches, behind `batch`) of an epoch."""
 

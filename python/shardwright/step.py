@@ -136,10 +136,27 @@ class TrainStep(_Step):
 
     def _program_and_arrays(self, batch: Any) -> tuple[_core.Program, list[Tensor]]:
         """Of a batch of `fit`."""
+        call = self._call_of(batch)
+        return self._programs.of(call).program, call.arrays
+
+    def _call_of(self, batch: Any) -> Call:
         if isinstance(batch, dict):
             batch = tuple(_by_name(self._name, self._programs.names, batch).values())
-        call = self._programs.call(tuple(batch) if isinstance(batch, (tuple, list)) else (batch,))
-        return self._programs.of(call).program, call.arrays
+        return self._programs.call(tuple(batch) if isinstance(batch, (tuple, list)) else (batch,))
+
+    def _take_sizes(self, batches: list[Any]) -> None:
+        """Makes one program for batches of these kinds, the largest first, over one memory."""
+        calls = [self._call_of(batch) for batch in batches]
+        if self._programs.have_one(calls):
+            return
+        made = [self._traced(call, self._batch_parts) for call in calls]
+        optimizer, first = self._optimizer, made[0]
+        program = _core.Program(
+            first.trace, first.outputs, self._options, self._store, optimizer.name, optimizer.settings, optimizer.clip_norm,
+            has_set_rate=True, retrace=self._retrace(calls[0]),
+            others=[(t.trace, t.outputs, self._retrace(call)) for t, call in zip(made[1:], calls[1:])])
+        for call, traced in zip(calls, made):
+            self._programs.put(call, Runnable(traced, program))
 
     def plan(self, *batch: Any) -> Plan:
         """What a step with such a batch would be: arrays, or `Spec`s of them. Memory is taken for none of it."""
@@ -204,6 +221,9 @@ class ModelStep(_Step):
                 raise TypeError(f"the model takes {', '.join(self.inputs)}, not {len(given)} arrays")
             batch = dict(zip(self.inputs, given))
         return self._model_program, _inputs_of(self.inputs, _by_name(self._name, list(self.inputs), batch))
+
+    def _take_sizes(self, batches: list[Any]) -> None:
+        raise ValueError(f"{self._name} is for one length; steps of functions (train_step) and `shardwright train --buckets` take several")
 
     @property
     def parameters(self) -> list[Parameter]:

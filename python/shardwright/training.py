@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator, Sequence
 
 from . import _core
-from .data import Data
+from .data import Buckets, Data
 from .step import ModelStep, TrainStep
 
 __all__ = ["Fitted", "fit"]
@@ -34,7 +34,7 @@ class Fitted:
     """Events of held-out data."""
 
 
-def fit(step: TrainStep | ModelStep, data: Data | Sequence[Any] | Callable[[int], Any], *, steps: int = 20,
+def fit(step: TrainStep | ModelStep, data: Data | Buckets | Sequence[Any] | Callable[[int], Any], *, steps: int = 20,
         lr_schedule: str = "constant", warmup: str = "", save: str | None = None, save_every: int = 0, keep: int = 0,
         resume: str | None = None, init: str | None = None, evaluate: Callable[[int], Any] | None = None,
         eval_every: int = 0, keep_best: str = "", tensorboard: str = "", time_limit: float = 0.0,
@@ -42,7 +42,7 @@ def fit(step: TrainStep | ModelStep, data: Data | Sequence[Any] | Callable[[int]
     """Trains `step` until `steps` have been done, with those that it, or the checkpoint of `resume`, has behind it.
 
     data: batched `sw.data`, a sequence of batches, or a function that gives the batch of a step by its number. A batch is
-    what the step takes: an array, a tuple of them, or a dict by names; all of one shape.
+    what the step takes: an array, a tuple of them, or a dict by names; all of one shape. `sw.data.Buckets` have several lengths.
     lr_schedule, warmup: as `RateSchedule`'s, from the step's rate on. save, save_every, keep, resume, init: as the command's flags;
     `resume="auto"` goes on from what `save` has. evaluate: called with the count of steps at the end and behind each
     `eval_every`; returns a loss, or a dict of loss and accuracy; keep_best="loss" saves what is best as `save/best`.
@@ -78,7 +78,7 @@ def fit(step: TrainStep | ModelStep, data: Data | Sequence[Any] | Callable[[int]
     step._ready(program)
     step._samples = samples
     with _Interrupts() as interrupts:
-        _core.fit(program, batches, batches.per_epoch, samples, step._name, step._rate,
+        _core.fit(program, batches, batches.per_epoch, samples, batches.lengths, step._name, step._rate,
                   first=0 if init else step.steps_done, steps=steps, lr_schedule=lr_schedule, warmup=str(warmup), save=save,
                   save_every=save_every, keep=keep, resume=resume, init=init, eval_every=eval_every, keep_best=keep_best,
                   tensorboard=tensorboard, time_limit=time_limit, is_interrupted=interrupts.have_come,
@@ -135,10 +135,17 @@ class _Batches:
     def __init__(self, step: TrainStep | ModelStep, data: Any):
         self._step = step
         self._program: _core.Program | None = None
+        self._at: Callable[[int], Any]
         self.per_epoch = 0
-        if isinstance(data, Data):
+        self.lengths = ""
+        if isinstance(data, Buckets):
+            self.per_epoch, self._at = len(data), data.__getitem__
+            self.lengths = ",".join(map(str, data.lengths))
+            if len(data.lengths) > 1:
+                step._take_sizes([data.empty(length) for length in reversed(data.lengths)])
+        elif isinstance(data, Data):
             rows = _Rows(data)
-            self._at: Callable[[int], Any] = rows
+            self._at = rows
             self.per_epoch = rows.per_epoch
         elif hasattr(data, "__getitem__") and hasattr(data, "__len__"):
             if not len(data):
@@ -164,7 +171,7 @@ class _Batches:
         elif self._program is not program:
             shapes = ", ".join(str(list(a.shape)) for a in arrays)
             raise ValueError(f"data: the batch of step {number} is of another kind than the first ({shapes}); batches "
-                             f"should be alike, as drop_last of sw.data makes them")
+                             f"should be alike, as drop_last of sw.data makes them, or of few lengths, as those of sw.data.Buckets")
         return arrays
 
 

@@ -92,7 +92,7 @@ std::vector<Agreement> agreements_of(const Arguments& arguments, const TrainingC
   out.push_back({"plan", sum_of(plan.dump()), told_plan});
   const std::string formats_are_of = device_of(arguments).formats_are_of;
   std::string programs = to_text(contents.program);
-  for (const auto& [length, program] : contents.shorter) programs += to_text(program.pipeline());
+  for (const Prepared& program : contents.shorter) programs += to_text(program.pipeline());
   out.push_back({"program", sum_of(programs),
                  "the same plan" + (formats_are_of.empty() ? "" : ", with " + formats_are_of)});
   out.push_back({"first batch", sum_of(contents.data.batch(0)), told_data(arguments)});

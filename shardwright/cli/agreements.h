@@ -24,7 +24,7 @@ struct TrainingContents {
   const std::map<std::string, InitialValue>& initial;
   const CheckpointPlans& checkpoints;
   const AskedTraining& asked;
-  const std::vector<std::pair<std::int64_t, Prepared>>& shorter;  // programs for shorter sequences
+  const std::vector<Prepared>& shorter;  // programs for shorter sequences
 };
 
 /// And what a training has made of them.

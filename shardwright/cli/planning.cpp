@@ -17,6 +17,7 @@
 #include "shardwright/frontend/fitting_strategies.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/search/planning/plan_alike.h"
 #include "shardwright/search/planning/stages_of_plan.h"
 
 namespace shardwright {
@@ -176,8 +177,7 @@ PlanRequest request_of(const Arguments& arguments, const Model& model) {
   if (model.has_uneven_loss || model.own)
     request.kept_micro_batches = settings_of(request).pipelining.micro_batches;
   request.constraints = constraints_of(arguments, model, request);
-  // Programs that share memory have nothing on the host, so that no search may put anything there.
-  if (arguments.has("--buckets") && !request.constraints.offload) request.constraints.offload = Offload{};
+  if (arguments.has("--buckets")) request = on_devices(std::move(request));
   tell_idle(arguments, request);
   const Constraints& c = request.constraints;
   if (request.devices == stage_count(c) && c.recomputed.empty() && c.stages.empty())

@@ -88,11 +88,10 @@ std::vector<std::int64_t> lengths_of(const Arguments& arguments) {
 }
 
 /// The program of the longest; the others go to `shorter`.
-Prepared prepared_buckets(const std::vector<StepToPrepare>& steps, const std::vector<std::int64_t>& lengths,
-                          const PrepareOptions& options,
-                          std::vector<std::pair<std::int64_t, Prepared>>& shorter) {
+Prepared prepared_buckets(const std::vector<StepToPrepare>& steps, const PrepareOptions& options,
+                          std::vector<Prepared>& shorter) {
   std::vector<Prepared> all = prepare_together(steps, options);
-  for (std::size_t i = 1; i < all.size(); ++i) shorter.emplace_back(lengths[i - 1], std::move(all[i]));
+  shorter.assign(std::make_move_iterator(all.begin() + 1), std::make_move_iterator(all.end()));
   return std::move(all.front());
 }
 
@@ -162,13 +161,13 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
     tell_if_long(pipeline.rank_count(), "devices", "is a thread here", terminal);
     if (is_first_rank() && !trace_path.empty()) require_writable(trace_path);
   };
-  std::vector<std::pair<std::int64_t, Prepared>> shorter;
+  std::vector<Prepared> shorter;
   Prepared program =
       lengths.size() < 2
           ? prepare(model.graph, plan, prepares)
           : prepared_buckets(bucketed_steps({model.graph, plan}, lengths, planning_request(arguments, model),
                                             is_given_plan(arguments), notices),
-                             lengths, prepares, shorter);
+                             prepares, shorter);
   if (is_first_rank()) save_strategies(arguments, model.graph, plan, program.pipeline(), terminal);
   for (const std::string& notice : program.notices()) notices << notice << "\n";
   terminal.err << notices.str();

@@ -21,7 +21,7 @@ struct PreparedTraining {
   bool takes_weights = false;                 // that are there
   std::string save_folder, save_merged;       // empty: none is written
   Prepared program;
-  std::vector<std::pair<std::int64_t, Prepared>> shorter;  // programs for shorter sequences, of --buckets
+  std::vector<Prepared> shorter;  // programs for shorter sequences, of --buckets
   Reporter reporter;
   CheckpointPlans checkpoints;
   AskedTraining asked;

@@ -9,9 +9,9 @@
 #include "shardwright/cli/mpi_rank.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/prepare_training.h"
-#include "shardwright/frontend/bucketed_steps.h"
 #include "shardwright/frontend/measured_step.h"
 #include "shardwright/frontend/model_folder.h"
+#include "shardwright/frontend/sessions_by_size.h"
 #include "shardwright/runtime/checkpoint/load.h"
 #include "shardwright/runtime/trace_file.h"
 
@@ -75,10 +75,10 @@ TrainingEnded run_loop(Session& session, PreparedTraining& training, const Sessi
     const Doing doing(options.progress, "setting initial values");
     for (const auto& [name, value] : training.initial) session.set(name, value());
   }
-  std::optional<BucketedSessions> buckets;
+  std::optional<SessionsBySize> buckets;
   if (!training.shorter.empty()) {
     buckets.emplace(session, training.shorter, start, session_options(training));
-    options.step = [&](const StepBatch& batch) { return buckets->step(batch); };
+    options.step = [&](const StepBatch& batch) { return buckets->step(session, batch); };
   }
   Signals signals;
   return train(session, training.data, std::move(options), training.checkpoints,

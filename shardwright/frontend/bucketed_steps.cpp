@@ -107,22 +107,7 @@ TrainingData bucketed_data(const Model& model, int micro_batches, const SampleSo
               },
           .batches_per_epoch = buckets->batches_per_epoch(),
           .samples = batch,
-          .lengths = fmt::format("{}", fmt::join(lengths, ","))};
-}
-
-BucketedSessions::BucketedSessions(Session& longest,
-                                   const std::vector<std::pair<std::int64_t, Prepared>>& others,
-                                   const SessionStart& start, const SessionOptions& options)
-    : longest_(longest) {
-  SessionOptions shared = options;
-  shared.memory = longest.memory();
-  for (const auto& [length, program] : others) others_.emplace_back(length, start(program, shared));
-}
-
-std::vector<Tensor> BucketedSessions::step(const StepBatch& batch) {
-  const std::int64_t length = batch.at("input").shape().back();
-  const auto own = std::ranges::find(others_, length, [](const auto& each) { return each.first; });
-  return own == others_.end() ? longest_.step(batch) : own->second.step(batch);
+          .lengths = lengths_text(buckets->options())};
 }
 
 }  // namespace shardwright

@@ -12,7 +12,6 @@
 #include "shardwright/frontend/sample_source.h"
 #include "shardwright/frontend/source.h"
 #include "shardwright/runtime/prepare.h"
-#include "shardwright/runtime/start.h"
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/training/train.h"
 
@@ -35,19 +34,5 @@ std::vector<StepToPrepare> bucketed_steps(StepToPrepare longest, const std::vect
 TrainingData bucketed_data(const Model& model, int micro_batches, const SampleSource& source,
                            const std::vector<std::int64_t>& lengths, std::uint64_t seed,
                            std::ostream& notices);
-
-/// Sessions of several lengths in one memory.
-class BucketedSessions {
- public:
-  /// `longest` has the memory, and lives longer; `others` by length. `start`: as it was started.
-  BucketedSessions(Session& longest, const std::vector<std::pair<std::int64_t, Prepared>>& others,
-                   const SessionStart& start, const SessionOptions& options);
-  /// In the session of the batch's length.
-  std::vector<Tensor> step(const StepBatch& batch);
-
- private:
-  Session& longest_;
-  std::vector<std::pair<std::int64_t, Session>> others_;
-};
 
 }  // namespace shardwright

@@ -1,10 +1,12 @@
 #include "shardwright/frontend/fit.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/graph_step.h"
+#include "shardwright/frontend/label_weights.h"
 #include "shardwright/frontend/samples.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/runtime/checkpoint/load.h"
@@ -59,6 +61,26 @@ TrainingData training_data(const Dataset& data) {
               },
           .batches_per_epoch = data.batches_per_epoch(),
           .samples = has_rows ? any->second.shape()[0] : 1};
+}
+
+TrainingData training_data(LengthBuckets data, BucketColumns columns) {
+  const auto buckets = std::make_shared<const LengthBuckets>(std::move(data));
+  const auto batch = [buckets, columns = std::move(columns)](std::int64_t step) {
+    StepBatch out = buckets->at_step(step);
+    const Tensor label = out.at("label");
+    if (!columns.weights.empty())
+      out.emplace(columns.weights, label_weights(label, label.shape()[0], DType::f32));
+    if (columns.mask.empty()) return out;
+    Tensor asked({DType::f32, label.shape()});
+    std::ranges::transform(label.as<std::int32_t>(), asked.as<float>().begin(),
+                           [](std::int32_t id) { return id == not_asked ? 0.0F : 1.0F; });
+    out.emplace(columns.mask, std::move(asked));
+    return out;
+  };
+  return {.batch = batch,
+          .batches_per_epoch = buckets->batches_per_epoch(),
+          .samples = buckets->options().batch,
+          .lengths = lengths_text(buckets->options())};
 }
 
 namespace {
@@ -130,12 +152,23 @@ TrainingEnded fit(Session& session, const Plan& plan, TrainingData data, const F
   return ended;
 }
 
+namespace {
+
+/// A step of its own runs in the program of its batch's size.
+template <class Step>
+FitOptions of_any_size(Step& step, FitOptions options) {
+  if (!options.step) options.step = [&step](const StepBatch& batch) { return step.run(batch); };
+  return options;
+}
+
+}  // namespace
+
 TrainingEnded fit(TrainStep& step, TrainingData data, const FitOptions& options, const OnEvent& on_event) {
-  return fit(step.session(), step.plan(), std::move(data), options, on_event);
+  return fit(step.session(), step.plan(), std::move(data), of_any_size(step, options), on_event);
 }
 
 TrainingEnded fit(GraphStep& step, TrainingData data, const FitOptions& options, const OnEvent& on_event) {
-  return fit(step.session(), step.plan(), std::move(data), options, on_event);
+  return fit(step.session(), step.plan(), std::move(data), of_any_size(step, options), on_event);
 }
 
 }  // namespace shardwright

@@ -14,6 +14,7 @@
 
 #include "shardwright/frontend/train_step.h"
 #include "shardwright/runtime/data/dataset.h"
+#include "shardwright/runtime/data/length_buckets.h"
 #include "shardwright/training/train.h"
 
 namespace shardwright {
@@ -50,6 +51,14 @@ struct FitOptions {
 
 /// Batches by step; columns are named after the step's inputs.
 TrainingData training_data(const Dataset& data);
+
+/// Names of columns beside `input` and `label`; empty: there is none. `mask`, f32 [batch, length]: 1 where a label is asked for, else 0;
+/// `weights`, f32 [batch]: what each sample's labels count, for AskedCrossEntropyLoss.
+struct BucketColumns {
+  std::string mask = "", weights = "";
+};
+/// Documents of all lengths in batches of few.
+TrainingData training_data(LengthBuckets data, BucketColumns columns = {});
 
 /// Throws: Error if options contradict each other or the step, and as training does.
 TrainingEnded fit(Session& session, const Plan& plan, TrainingData data, const FitOptions& options,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/plan_page.h"
@@ -29,11 +30,36 @@ void look_at(const Pipeline& program, PlannedStep& step, const TrainOptions& opt
   }
 }
 
-Prepared prepared(PlannedStep& step, const TrainOptions& options) {
-  Prepared out = prepare(step.network.graph, step.network.plan,
-                         {.device = options.device,
-                          .accept = [&](const Pipeline& program) { look_at(program, step, options); }});
-  std::ranges::move(out.notices(), std::back_inserter(step.notices));
+/// The first, which `step` is of, and others over its memory.
+std::vector<Prepared> prepared(PlannedStep& step, std::vector<PlannedNetwork> others,
+                               const TrainOptions& options) {
+  bool is_first = true;
+  const PrepareOptions prepares{.device = options.device, .accept = [&](const Pipeline& program) {
+                                  if (std::exchange(is_first, false)) look_at(program, step, options);
+                                }};
+  std::vector<Prepared> out;
+  if (others.empty()) {
+    out.push_back(prepare(step.network.graph, step.network.plan, prepares));
+  } else {
+    std::vector<StepToPrepare> steps{{step.network.graph, step.network.plan}};
+    for (PlannedNetwork& other : others) steps.push_back({std::move(other.graph), std::move(other.plan)});
+    out = prepare_together(steps, prepares);
+  }
+  std::ranges::move(out.front().notices(), std::back_inserter(step.notices));
+  return out;
+}
+
+/// Takes it out of `all`.
+template <class T>
+T first_of(std::vector<T>& all) {
+  T out = std::move(all.front());
+  all.erase(all.begin());
+  return out;
+}
+
+std::vector<PlannedNetwork> only(PlannedNetwork network) {
+  std::vector<PlannedNetwork> out;
+  out.push_back(std::move(network));
   return out;
 }
 
@@ -73,15 +99,22 @@ std::string PlannedStep::page(std::string call, std::string version) {
 
 GraphStep::GraphStep(PlannedNetwork network, std::vector<std::string> inputs, const TrainOptions& options,
                      const SessionStart& start)
+    : GraphStep(only(std::move(network)), std::move(inputs), options, start) {}
+
+GraphStep::GraphStep(std::vector<PlannedNetwork> sizes, std::vector<std::string> inputs,
+                     const TrainOptions& options, const SessionStart& start)
     : inputs_(std::move(inputs)),
-      planned_(std::make_shared<PlannedStep>(std::move(network))),
+      planned_(std::make_shared<PlannedStep>(first_of(sizes))),
       start_(start),
       session_options_({.seed = options.seed, .timeout = options.timeout}),
-      session_(start(prepared(*planned_, options), session_options_)) {}
+      prepared_(prepared(*planned_, std::move(sizes), options)),
+      session_(start(first_of(prepared_), session_options_)),
+      sessions_(session_, std::exchange(prepared_, {}), start, session_options_) {}
 
 void GraphStep::restart() {
   Session next = start_(prepared_again(session_), session_options_);
   next.take_over(session_);
+  sessions_ = SessionsBySize(next, sessions_.prepared_again(), start_, session_options_);
   session_ = std::move(next);
 }
 
@@ -90,7 +123,7 @@ std::vector<Tensor> GraphStep::operator()(const std::vector<Tensor>& batch) {
     throw error("the step takes {} tensors but {} were given", inputs_.size(), batch.size());
   std::map<std::string, Tensor> named;
   for (std::size_t i = 0; i < batch.size(); ++i) named[inputs_[i]] = batch[i];
-  return session_.step(named);
+  return run(named);
 }
 
 }  // namespace shardwright

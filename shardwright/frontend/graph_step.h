@@ -10,6 +10,7 @@
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/frontend/network.h"
 #include "shardwright/frontend/report.h"
+#include "shardwright/frontend/sessions_by_size.h"
 #include "shardwright/runtime/start.h"
 #include "shardwright/simulate/evaluate.h"
 #include "shardwright/training/told.h"
@@ -45,9 +46,20 @@ class GraphStep {
   /// `options`, or cannot be proven.
   GraphStep(PlannedNetwork network, std::vector<std::string> inputs, const TrainOptions& options,
             const SessionStart& start = start_threads);
+  /// Of a network for batches of several sizes, the largest first (plan_networks), over the same memory; all else is told of that one.
+  /// Throws: Error also if they cannot share it.
+  GraphStep(std::vector<PlannedNetwork> sizes, std::vector<std::string> inputs, const TrainOptions& options,
+            const SessionStart& start = start_threads);
 
   /// One step. Shapes: whole batches, in the order of the inputs. Returns the graph's outputs.
   std::vector<Tensor> operator()(const std::vector<Tensor>& batch);
+  /// The same of tensors by names.
+  std::vector<Tensor> run(const std::map<std::string, Tensor>& batch) {
+    return sessions_.step(session_, batch);
+  }
+  /// Which of the sizes a batch has. Throws: Error if it is none of them.
+  std::size_t size_of(const std::map<std::string, Tensor>& batch) const { return sessions_.of(batch); }
+  std::size_t sizes() const { return sessions_.size(); }
 
   /// After a step that has failed: new ranks go on with what the old ones have kept.
   /// Throws: Error if that is lost, as the session does.
@@ -65,7 +77,9 @@ class GraphStep {
   std::shared_ptr<PlannedStep> planned_;  // which who asks may keep
   SessionStart start_;
   SessionOptions session_options_;
+  std::vector<Prepared> prepared_;  // of the sizes, until they run
   Session session_;
+  SessionsBySize sessions_;
 };
 
 }  // namespace shardwright

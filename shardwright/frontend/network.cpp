@@ -3,6 +3,7 @@
 #include "shardwright/annotations/patterns.h"
 #include "shardwright/frontend/mixed_precision.h"
 #include "shardwright/search/planning/make_plan.h"
+#include "shardwright/search/planning/plan_alike.h"
 
 namespace shardwright {
 namespace {
@@ -108,18 +109,12 @@ std::optional<Plan> saved_plan_of(const TrainOptions& options) {
   return known_plan(options.plan_file);
 }
 
-/// `step`: the same of other numbers of micro-batches, if it can be had.
-PlannedNetwork planned(TracedGraph traced, const OptimizerChoice& optimizer, const TrainOptions& options,
-                       const std::optional<Plan>& saved, const StepOf& step = {}) {
-  auto& [graph, said] = traced;
-  if (saved) {
-    check_fits(*saved, options, graph);
-    return {.graph = std::move(graph), .plan = *saved, .formats = options.device.formats};
-  }
-
+/// What is asked of the plan of `traced`.
+PlanRequest request_of(const TracedGraph& traced, const OptimizerChoice& optimizer,
+                       const TrainOptions& options) {
   // Within the braces below, GCC 12 would free twice when it throws.
   const Settings settings = settings_of(options);
-  Constraints fixed = merged(constraints_of(settings), said);
+  Constraints fixed = merged(constraints_of(settings), traced.constraints);
   PlanRequest request{.model = "traced network",
                       .origin = {.precision = options.precision, .optimizer = optimizer},
                       .devices = options.devices,
@@ -132,13 +127,25 @@ PlannedNetwork planned(TracedGraph traced, const OptimizerChoice& optimizer, con
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
   if (!options.annotation_file.empty())
     request.constraints = merged(std::move(request.constraints),
-                                 without_patterns(load_annotations(options.annotation_file), graph));
+                                 without_patterns(load_annotations(options.annotation_file), traced.graph));
   for (const auto& [name, number] : options.fusion_numbers) request.constraints.fusion_numbers[name] = number;
   for (const auto& [name, stage] : options.stages) request.constraints.stages[name] = stage;
   if (!options.dataset_strategy.empty())
     request.constraints.dataset = parse_dataset(options.dataset_strategy);
   if (!options.dataset_layouts.empty())
     request.constraints.dataset = DataSplit{.splits = annotation_of("dataset", options.dataset_layouts)};
+  return request;
+}
+
+/// `step`: the same of other numbers of micro-batches, if it can be had.
+PlannedNetwork planned(TracedGraph traced, const OptimizerChoice& optimizer, const TrainOptions& options,
+                       const std::optional<Plan>& saved, const StepOf& step = {}) {
+  Graph& graph = traced.graph;
+  if (saved) {
+    check_fits(*saved, options, graph);
+    return {.graph = std::move(graph), .plan = *saved, .formats = options.device.formats};
+  }
+  const PlanRequest request = request_of(traced, optimizer, options);
   Plan plan = step ? make_plan(step, request) : make_plan(graph, request);
   return {.graph = std::move(graph), .plan = std::move(plan), .formats = options.device.formats};
 }
@@ -154,6 +161,38 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
   };
   return planned(step_of(pipelining_of(options, saved).batch_parts()), optimizer, options, saved,
                  [&](int micro_batches) { return step_of(micro_batches).graph; });
+}
+
+std::vector<PlannedNetwork> plan_networks(const ForwardFunction& forward,
+                                          const std::vector<InputTypes>& sizes, const OptimizerChoice& asked,
+                                          const TrainOptions& options) {
+  if (sizes.empty()) throw error("there is no batch to plan for");
+  const OptimizerChoice optimizer = with_options(asked, options);
+  const std::optional<Plan> saved = saved_plan_of(options);
+  const auto step_for = [&](const InputTypes& inputs) {
+    return [&](int micro_batches) {
+      return traced(forward, inputs, optimizer, options.precision, micro_batches).graph;
+    };
+  };
+  const auto request_for = [&](const InputTypes& inputs, int parts) {
+    return on_devices(
+        request_of(traced(forward, inputs, optimizer, options.precision, parts), optimizer, options));
+  };
+  const StepOf first = step_for(sizes.front());
+  Plan plan = saved
+                  ? *saved
+                  : make_plan(first, request_for(sizes.front(), pipelining_of(options, saved).batch_parts()));
+  const int parts = plan.settings.pipelining.batch_parts();
+  Graph graph = first(parts);
+  if (saved) check_fits(plan, options, graph);
+  const FormatsOf& formats = options.device.formats;
+  const PlanThere there = plan_there(std::move(graph), std::move(plan), formats, saved.has_value());
+  std::vector<PlannedNetwork> out{{.graph = there.graph, .plan = there.plan, .formats = formats}};
+  for (std::size_t i = 1; i < sizes.size(); ++i) {
+    PlannedAlike made = plan_alike(there, step_for(sizes[i]), request_for(sizes[i], parts));
+    out.push_back({.graph = std::move(made.graph), .plan = std::move(made.plan), .formats = formats});
+  }
+  return out;
 }
 
 PlannedNetwork plan_graph(TracedGraph traced, const OptimizerChoice& optimizer, const TrainOptions& options) {

@@ -83,6 +83,11 @@ struct PlannedNetwork {
 /// Throws: Error as tracing and planning do.
 PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& inputs,
                             const OptimizerChoice& optimizer, const TrainOptions& options = {});
+/// The same of batches of several sizes, the largest first: weights and states of all lie alike, and the rest is planned for each
+/// (search/planning/plan_alike.h).
+std::vector<PlannedNetwork> plan_networks(const ForwardFunction& forward,
+                                          const std::vector<InputTypes>& sizes,
+                                          const OptimizerChoice& optimizer, const TrainOptions& options = {});
 /// The same of a graph that is differentiated already, of one micro-batch; `optimizer` makes its updates, if one does.
 PlannedNetwork plan_graph(TracedGraph traced, const OptimizerChoice& optimizer, const TrainOptions& options);
 

@@ -24,6 +24,15 @@ TrainStep::TrainStep(const ForwardFunction& forward, const InputTypes& inputs,
     : state_(new State{
           GraphStep(plan_network(forward, inputs, optimizer, options), names_of(inputs), options)}) {}
 
+TrainStep::TrainStep(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+TrainStep TrainStep::of_sizes(const ForwardFunction& forward, const std::vector<InputTypes>& sizes,
+                              const OptimizerChoice& optimizer, const TrainOptions& options) {
+  std::vector<PlannedNetwork> networks = plan_networks(forward, sizes, optimizer, options);
+  return TrainStep(
+      std::unique_ptr<State>(new State{GraphStep(std::move(networks), names_of(sizes.front()), options)}));
+}
+
 TrainStep::~TrainStep() = default;
 TrainStep::TrainStep(TrainStep&&) noexcept = default;
 
@@ -35,6 +44,9 @@ double TrainStep::operator()(const std::vector<Tensor>& batch) {
   return loss;
 }
 
+std::vector<Tensor> TrainStep::run(const std::map<std::string, Tensor>& batch) {
+  return state_->step.run(batch);
+}
 const std::vector<Tensor>& TrainStep::aux() const { return state_->aux; }
 Tensor TrainStep::parameter(std::string_view name) const { return state_->step.session().get(name); }
 void TrainStep::set_parameter(std::string_view name, const Tensor& value) {

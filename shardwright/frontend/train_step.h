@@ -8,6 +8,7 @@
 //   double loss = step(batch["image"], batch["label"]);
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -33,11 +34,17 @@ class TrainStep {
                                                                           const TrainOptions& options = {})
       : TrainStep(ForwardFunction([&](const std::vector<Traced>& v) { return forward(v.at(0), v.at(1)); }),
                   inputs, optimizer, options) {}
+  /// For batches of several sizes, the largest first, such as sequences of several lengths: each has its own program and plan over the same
+  /// weights and states, in one memory. Calls, and `fit`, take batches of any of them.
+  static TrainStep of_sizes(const ForwardFunction& forward, const std::vector<InputTypes>& sizes,
+                            const OptimizerChoice& optimizer, const TrainOptions& options = {});
   ~TrainStep();
   TrainStep(TrainStep&&) noexcept;
 
   /// Trains on one batch, tensors in the order of the inputs. Returns the loss before the update.
   double operator()(const std::vector<Tensor>& batch);
+  /// The same of tensors by names; returns the loss and the auxiliary values.
+  std::vector<Tensor> run(const std::map<std::string, Tensor>& batch);
   double operator()(const Tensor& data, const Tensor& target) {
     return (*this)(std::vector<Tensor>{data, target});
   }
@@ -57,6 +64,7 @@ class TrainStep {
 
  private:
   struct State;
+  explicit TrainStep(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

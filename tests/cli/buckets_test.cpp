@@ -6,10 +6,12 @@
 #include <set>
 #include <sstream>
 
+#include "shardwright/base/random.h"
 #include "shardwright/runtime/data/length_buckets.h"
 #include "shardwright/runtime/data/token_file.h"
 #include "shardwright/runtime/safetensors.h"
 #include "tests/support/command_outcome.h"
+#include "tests/support/draws.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -44,17 +46,17 @@ LengthBuckets buckets_of(const std::string& path) {
 
 /// The batches of `steps`, each filled up to the longest.
 void write_padded(const LengthBuckets& buckets, std::int64_t steps, const std::string& path) {
-  const std::int64_t longest = lengths.back();
-  Tensor input({DType::i32, {steps, batch, longest}}), label({DType::i32, {steps, batch, longest}});
+  const std::int64_t longest = buckets.options().lengths.back(), rows = buckets.options().batch;
+  Tensor input({DType::i32, {steps, rows, longest}}), label({DType::i32, {steps, rows, longest}});
   std::ranges::fill(input.as<std::int32_t>(), 5);
   std::ranges::fill(label.as<std::int32_t>(), -100);
   for (std::int64_t s = 0; s < steps; ++s) {
     const auto columns = buckets.at_step(s);
     const auto own = static_cast<std::size_t>(columns.at("input").shape()[1]);
-    for (std::size_t row = 0; row < batch; ++row)
+    for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row)
       for (std::size_t i = 0; i < own; ++i) {
         const std::size_t to =
-            (static_cast<std::size_t>(s * batch) + row) * static_cast<std::size_t>(longest) + i;
+            (static_cast<std::size_t>(s * rows) + row) * static_cast<std::size_t>(longest) + i;
         input.as<std::int32_t>()[to] = columns.at("input").as<std::int32_t>()[row * own + i];
         label.as<std::int32_t>()[to] = columns.at("label").as<std::int32_t>()[row * own + i];
       }
@@ -211,6 +213,53 @@ TEST_F(EndToEndBuckets, tell_what_is_wrong) {
       "sequences have 16\n");
   EXPECT_NE(told(llama + ",documents=apart", of_data({})).find("in buckets each is a sample"),
             std::string::npos);
+}
+
+/// Drawn lengths of buckets, and a drawn way to split them: losses of one device and the longest alone.
+class DrawnBuckets : public EndToEndBuckets {
+ protected:
+  void compare(std::uint64_t number) {
+    const RandomStream random(number, "drawn buckets");
+    auto draw = [&, i = std::size_t{0}](std::int64_t below) mutable { return random.below(i++, below); };
+    std::set<std::int64_t> drawn{16};
+    for (std::int64_t i = draw(4); i >= 0; --i) drawn.insert(1 + draw(15));
+    const std::vector<std::int64_t> own(drawn.begin(), drawn.end());
+    const std::vector<Words> splits{{"--devices", "1"},
+                                    {"--devices", "2"},
+                                    {"--devices", "4"},
+                                    {"--devices", "2", "--fix", "tp=2"},
+                                    {"--devices", "4", "--fix", "dp=2,tp=2,zero=1"},
+                                    {"--devices", "4", "--fix", "tp=4,sequence_parallel=1"},
+                                    {"--devices", "4", "--fix", "dp=4,zero=3"},
+                                    {"--devices", "2", "--fix", "pp=2,micro_batches=2"},
+                                    {"--devices", "4", "--fix", "pp=2,dp=2,micro_batches=4,recompute=full"},
+                                    {"--devices", "2", "--search", "recursive"},
+                                    {"--devices", "4", "--fix", "dp=2,micro_batches=2"}};
+    const Words& split = splits[static_cast<std::size_t>(draw(std::ssize(splits)))];
+    const std::string network = (draw(2) == 0 ? llama : gpt) + ",batch=8";
+    const LengthBuckets buckets(read_marked(data_, {.bytes = 2, .vocabulary = 64, .end = 0}),
+                                {.lengths = own, .batch = 8, .seed = 3});
+    const std::int64_t steps = std::min<std::int64_t>(buckets.batches_per_epoch() + 1, 8);
+    const std::string padded = folder_ + "/drawn.safetensors";
+    write_padded(buckets, steps, padded);
+    const Words common{"--steps", std::to_string(steps), "--optimizer", "adamw"};
+    const Ran want = trained(network + ",seq=16,labels=asked", testing::with(common, {"--data", padded}));
+    const std::string said = fmt::format("{}", fmt::join(own, ","));
+    const Ran found = trained(
+        network,
+        testing::with(testing::with(common, {"--data", data_, "--end", "0", "--buckets", said}), split));
+    expect_near(found.losses, want.losses,
+                fmt::format("drawn {}: {} {} {}", number, network, said, fmt::join(split, " ")));
+  }
+};
+
+TEST_F(DrawnBuckets, have_the_losses_of_one_device) {
+  for (std::uint64_t number = 0; number < testing::draws(6); ++number) compare(number);
+}
+
+class SlowDrawnBuckets : public DrawnBuckets {};
+TEST_F(SlowDrawnBuckets, have_the_losses_of_one_device) {
+  for (std::uint64_t number = 100; number < 100 + testing::draws(80); ++number) compare(number);
 }
 
 TEST(LengthBuckets, give_each_document_once_an_epoch) {

@@ -28,6 +28,9 @@ TrainStep::TrainStep(const ForwardFunction& forward, const InputTypes& inputs,
 TrainStep::~TrainStep() = default;
 TrainStep::TrainStep(TrainStep&&) noexcept = default;
 double TrainStep::operator()(const std::vector<Tensor>&) { return 0; }
+std::vector<Tensor> TrainStep::run(const std::map<std::string, Tensor>&) {
+  throw error("nothing is trained");
+}
 const std::vector<Tensor>& TrainStep::aux() const { return state_->aux; }
 Tensor TrainStep::parameter(std::string_view name) const { throw error("{}: nothing is trained", name); }
 void TrainStep::set_parameter(std::string_view name, const Tensor&) {

@@ -129,7 +129,8 @@ class PlannedStep:
     @overload
     def __init__(self, trace: Trace, outputs: Sequence[Tensor], options: Mapping[str, str], optimizer: str | None = ...,
                  settings: dict[str, Any] = ..., clip_norm: float = ...,
-                 retrace: Callable[[int], tuple[Trace, list[Tensor]]] | None = ...) -> None: ...
+                 retrace: Callable[[int], tuple[Trace, list[Tensor]]] | None = ...,
+                 others: Sequence[tuple[Trace, list[Tensor], Callable[[int], tuple[Trace, list[Tensor]]]]] = ...) -> None: ...
     @overload
     def __init__(self, model: str, optimizer: str, settings: dict[str, Any], clip_norm: float,
                  options: Mapping[str, str]) -> None: ...
@@ -226,7 +227,8 @@ def cross_entropy(logits: Tensor, labels: Tensor, is_mean: bool = ...) -> Tensor
 def draw_digits(folder: str, train: int = ..., test: int = ..., seed: int = ...) -> None: ...
 def dropout(x: Tensor, rate: float, name: str, seed: int, number: int | None = None) -> Tensor: ...
 def end_all(status: int, /) -> None: ...
-def fit(program: Program, batch: Callable[[int], list[Tensor]], batches_per_epoch: int, samples: int, model: str, lr: float, *,
+def fit(program: Program, batch: Callable[[int], list[Tensor]], batches_per_epoch: int, samples: int, lengths: str,
+        model: str, lr: float, *,
         first: int, steps: int, lr_schedule: str, warmup: str, save: str | None, save_every: int, keep: int, resume: str | None,
         init: str | None, eval_every: int, keep_best: str, tensorboard: str, time_limit: float,
         is_interrupted: Callable[[], bool], evaluate: Callable[[int], Any] | None,

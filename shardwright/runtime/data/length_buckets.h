@@ -1,40 +1,32 @@
-// Documents of all lengths in batches of few: each is a sample, which is filled up to the shortest length that it fits into, and a batch
-// holds samples of one length. Nobody is asked for what fills up.
-//
-// In each epoch every document comes once, in another order: samples of a length are drawn in any order, cut into batches, of which the
-// last is filled up with empty samples, and then all batches come in any order. Batch i of an epoch is a function of the seed, the epoch and i.
+// Documents of all lengths in batches of few (bucket_order.h): each is a sample, which is filled up to its batch's length. Nobody is asked
+// for what fills up. The last batch of a length is filled up with empty samples.
 #pragma once
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "shardwright/base/tensor.h"
+#include "shardwright/runtime/data/bucket_order.h"
 #include "shardwright/runtime/data/marked_tokens.h"
 
 namespace shardwright {
 
-struct LengthBucketOptions {
-  std::vector<std::int64_t> lengths;  // ascending
-  std::int64_t batch = 1;             // samples
-  std::uint64_t seed = 0;
-};
-
 class LengthBuckets {
  public:
   /// Throws: Error if no document has a token that can be asked for.
-  LengthBuckets(MarkedTokens tokens, LengthBucketOptions options);
+  LengthBuckets(MarkedTokens tokens, const LengthBucketOptions& options);
 
-  std::int64_t batches_per_epoch() const;
+  std::int64_t batches_per_epoch() const { return order_.batches_per_epoch(); }
   /// Columns `input` and `label`, i32 [batch, length], of a step that counts through all epochs.
   std::map<std::string, Tensor> at_step(std::int64_t step) const;
 
   /// Samples by length.
-  std::vector<std::int64_t> samples() const;
+  std::vector<std::int64_t> samples() const { return order_.samples(); }
   /// Documents that are longer than the longest, whose rest nobody sees.
   std::int64_t cut() const { return cut_; }
+  const LengthBucketOptions& options() const { return order_.options(); }
 
  private:
   /// A document but for its last token, which is only asked for.
@@ -42,19 +34,13 @@ class LengthBuckets {
     std::size_t first = 0;
     std::int64_t length = 0;
   };
-  /// Of one length some of its samples, in the order of an epoch.
-  struct Planned {
-    std::size_t bucket = 0;
-    std::vector<std::size_t> samples;
-  };
-  struct Epoch;
-  std::shared_ptr<const std::vector<Planned>> epoch(std::int64_t number) const;
+  std::vector<Sample> samples_of(std::int64_t longest);
+  static std::vector<std::int64_t> lengths_of(const std::vector<Sample>& samples);
 
   MarkedTokens tokens_;
-  LengthBucketOptions options_;
-  std::vector<std::vector<Sample>> samples_;  // by bucket
   std::int64_t cut_ = 0;
-  std::shared_ptr<Epoch> made_;  // the last
+  std::vector<Sample> samples_;
+  BucketOrder order_;
 };
 
 }  // namespace shardwright

@@ -54,6 +54,7 @@ class Alike {
   Alike(const PlanThere& there, const StepOf& step, const PlanRequest& request)
       : there_(there), step_(step), request_(request) {
     request_.stock = nullptr;
+    request_ = on_devices(std::move(request_));
     request_.devices = there.plan.devices();  // an objective may have chosen them
     request_.cluster = there.plan.cluster;
     // Nothing is suggested of it.
@@ -126,7 +127,6 @@ class Alike {
     PlanRequest asked = request_;
     asked.constraints.degrees = there.degrees;
     asked.constraints.zero = there.zero.value_or(0);
-    asked.constraints.offload = Offload{};  // programs that share memory have it on the device
     const bool has_stages = there_.plan.stages.size() > 1;
     if (has_stages) asked.constraints.schedule = there_.plan.settings.pipelining.schedule;
     Plan found = make_plan(step_, asked);
@@ -187,6 +187,11 @@ int splits_that_differ(const Plan& plan, const Plan& other) {
 PlanThere plan_there(Graph graph, Plan plan, const FormatsOf& formats, bool is_given) {
   Pipeline program = compile_pipeline(graph, plan, {.formats = formats, .verifies = false});
   return {std::move(graph), std::move(plan), std::move(program), is_given};
+}
+
+PlanRequest on_devices(PlanRequest request) {
+  if (!request.constraints.offload) request.constraints.offload = Offload{};
+  return request;
 }
 
 PlannedAlike plan_alike(const PlanThere& there, const StepOf& step, const PlanRequest& request) {

@@ -27,6 +27,9 @@ struct PlanThere {
 /// `formats`: of what will run it.
 PlanThere plan_there(Graph graph, Plan plan, const FormatsOf& formats, bool is_given = false);
 
+/// The same with nothing on the host, where nobody has said so: programs that share memory cannot have it there.
+PlanRequest on_devices(PlanRequest request);
+
 struct PlannedAlike {
   Graph graph;  // of one micro-batch of the other size
   Plan plan;
