@@ -13,6 +13,7 @@
 #include "shardwright/ops/calls.h"
 #include "shardwright/ops/clip_norm.h"
 #include "shardwright/ops/loss_scale.h"
+#include "shardwright/ops/optimizer_settings.h"
 #include "shardwright/ops/row_updates.h"
 
 namespace shardwright {
@@ -36,7 +37,9 @@ namespace {
 Attributes start_of_master(const Graph& graph, ValueId parameter) {
   Attributes start;
   for (const auto& [name, value] : graph.node(graph.value(parameter).producer).attributes)
-    if (name != "master" && name != "comm_fusion" && name != sparse_attribute) start.set(name, value);
+    if (name != "master" && name != "comm_fusion" && name != sparse_attribute && name != rate_group &&
+        !name.starts_with(own_setting))
+      start.set(name, value);
   if (start.text("as", "").empty()) start.set("as", graph.value(parameter).name);
   return start;
 }
@@ -153,7 +156,7 @@ class UpdateStep {
     const std::string name = graph_.value(parameter).name;
     const Type type = graph_.value(gradient).type;
     Attributes attributes;
-    for (const auto& [key, setting] : optimizer_.attributes)
+    for (const auto& [key, setting] : settings_of(parameter))
       if ((key != "rate" || !optimizer_.has_set_rate) &&
           (key != "weight_decay" || !rows_.contains(parameter)))
         attributes.set(key, setting);
@@ -179,16 +182,38 @@ class UpdateStep {
       attributes.set("bag", rows->second.bag);
       operands.push_back(rows->second.ids);
     }
-    if (optimizer_.has_set_rate) {
-      if (!rate_.is_valid()) rate_ = existing_state(graph_, optimizer_.rate_name);
-      if (!rate_.is_valid())
-        rate_ = leaf(optimizer_.rate_name, optimizer_.attributes.number("rate", 0), DType::f64);
-      operands.push_back(rate_);
-    }
+    if (optimizer_.has_set_rate) operands.push_back(rate_of(parameter));
     const OpDef& op = has_rows ? *by_rows(op_, optimizer_.attributes) : op_;
     const auto results = builder_.call_all(op, std::move(operands), std::move(attributes), name + ".new");
     graph_.updates.push_back({parameter, results.front()});
     for (std::size_t i = 0; i < states.size(); ++i) graph_.updates.push_back({states[i], results[i + 1]});
+  }
+
+  /// The optimizer's, or the parameter's own.
+  Attributes settings_of(ValueId parameter) const {
+    Attributes out = optimizer_.attributes;
+    for (const auto& [key, value] : graph_.node(graph_.value(parameter).producer).attributes) {
+      if (!key.starts_with(own_setting)) continue;
+      std::string name = key.substr(own_setting.size());
+      const auto is_it = [&](const OptimizerSetting& s) { return s.optimizer == op_.name && s.name == name; };
+      if (std::ranges::none_of(optimizer_settings, is_it))
+        throw error("parameter '{}' has a {} of its own, which is no setting of {}",
+                    graph_.value(parameter).name, name, op_.name);
+      out.set(std::move(name), value);
+    }
+    return out;
+  }
+
+  /// The state that tells it.
+  ValueId rate_of(ValueId parameter) {
+    const std::int64_t group =
+        graph_.node(graph_.value(parameter).producer).attributes.integer(rate_group, 0);
+    ValueId& rate = rates_[group];
+    const std::string name =
+        group == 0 ? optimizer_.rate_name : fmt::format("{}.{}", optimizer_.rate_name, group);
+    if (!rate.is_valid()) rate = existing_state(graph_, name);
+    if (!rate.is_valid()) rate = leaf(name, settings_of(parameter).number("rate", 0), DType::f64);
+    return rate;
   }
 
   Graph& graph_;
@@ -196,12 +221,12 @@ class UpdateStep {
   const OptimizerChoice& optimizer_;
   const OpDef& op_;
   std::map<ValueId, ValueId> gradients_;
-  std::map<ValueId, RowGradient> rows_;  // by parameter
-  ValueId scale_;                        // of the loss; invalid: none
-  ValueId is_good_;                      // 1, or 0 where gradients have overflowed; invalid: nobody asks
-  ValueId factor_;                       // of all gradients; invalid: 1
-  ValueId count_;                        // of steps done
-  ValueId rate_;                         // where it is set from outside
+  std::map<ValueId, RowGradient> rows_;    // by parameter
+  ValueId scale_;                          // of the loss; invalid: none
+  ValueId is_good_;                        // 1, or 0 where gradients have overflowed; invalid: nobody asks
+  ValueId factor_;                         // of all gradients; invalid: 1
+  ValueId count_;                          // of steps done
+  std::map<std::int64_t, ValueId> rates_;  // by group, where they are set from outside
 };
 
 }  // namespace

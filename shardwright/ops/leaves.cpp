@@ -1,7 +1,11 @@
 // Where values come from: batches, parameters, the optimizer's state, constants.
 
+#include <set>
+
 #include "shardwright/graph/builder.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/ops/optimizer_settings.h"
 
 namespace shardwright::ops {
 namespace {
@@ -32,8 +36,16 @@ OpDef leaf(std::string name, std::string doc, OpKind kind, std::vector<std::stri
 }
 
 const std::vector<std::string> kept{"init", "value", "scale", "shift", "as", "cache"};  // runtime/initial.h
-const std::vector<std::string> trained{"init", "value",       "scale",  "shift",
-                                       "as",   "comm_fusion", "master", "sparse"};
+
+std::vector<std::string> of_parameters() {
+  std::set<std::string> own;
+  for (const OptimizerSetting& s : optimizer_settings) own.insert(fmt::format("{}{}", own_setting, s.name));
+  std::vector<std::string> out{"init", "value", "scale", "shift", "as", "comm_fusion", "master", "sparse"};
+  out.emplace_back(frozen_attribute);
+  out.emplace_back(rate_group);
+  out.insert(out.end(), own.begin(), own.end());
+  return out;
+}
 
 }  // namespace
 
@@ -42,8 +54,10 @@ std::vector<OpDef> leaves() {
       leaf("input", "a batch, or a part of one", OpKind::input),
       leaf("param",
            "a trained parameter; init, value, scale and shift say how it starts, master in which type it "
-           "is updated, sparse=true that its gradient is rows of a table (ops/row_updates.h)",
-           OpKind::parameter, trained),
+           "is updated, sparse=true that its gradient is rows of a table (ops/row_updates.h), frozen=true "
+           "that it is never "
+           "trained, own_NAME what it has instead of the optimizer's setting of that name",
+           OpKind::parameter, of_parameters()),
       leaf("state", "a value kept from step to step; cache: by one session, no checkpoint has it",
            OpKind::state, kept),
       leaf("accumulator", "a sum over micro-batches, zero before the first", OpKind::accumulator),

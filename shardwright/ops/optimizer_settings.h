@@ -15,6 +15,12 @@ struct OptimizerSetting {
   Kind kind = Kind::number;
 };
 
+/// A setting of which a parameter has its own, where its optimizer's is another, is an attribute of the parameter: this, and
+/// the setting's name.
+constexpr std::string_view own_setting = "own_";
+/// A parameter whose rate is set from outside, but not with that of others: the number behind the dot of its rate's state.
+constexpr std::string_view rate_group = "rate_group";
+
 inline constexpr std::array optimizer_settings{
     OptimizerSetting{"sgd", "rate"},
     OptimizerSetting{"sgd", "weight_decay"},

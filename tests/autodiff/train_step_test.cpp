@@ -42,6 +42,34 @@ TEST(TrainStep, updates_every_parameter_and_its_states) {
             (Names{"optimizer.step", "w1", "w1.moment1", "w1.moment2", "w2", "w2.moment1", "w2.moment2"}));
 }
 
+TEST(TrainStep, parameters_have_settings_of_their_own) {
+  std::string text = network;
+  text.replace(text.find("%w2 = param f32[2, 2]"), 21,
+               "%w2 = param f32[2, 2] (own_rate=0.5, own_weight_decay=0, rate_group=2)");
+  OptimizerChoice choice{"adamw", {{"rate", 0.1}, {"weight_decay", 0.3}}};
+  const auto setting = [](const Graph& g, const char* of, const char* name) {
+    return g.node(g.value(g.find(of)).producer).attributes.number(name, -1);
+  };
+  const Graph fixed = stepped(text, choice);
+  EXPECT_EQ(setting(fixed, "w1.new", "weight_decay"), 0.3);
+  EXPECT_EQ(setting(fixed, "w2.new", "weight_decay"), 0);
+  EXPECT_EQ(setting(fixed, "w1.new", "rate"), 0.1);
+  EXPECT_EQ(setting(fixed, "w2.new", "rate"), 0.5);
+  choice.has_set_rate = true;
+  const Graph set = stepped(text, choice);
+  EXPECT_EQ(setting(set, "optimizer.rate", "value"), 0.1);
+  EXPECT_EQ(setting(set, "optimizer.rate.2", "value"), 0.5);
+  EXPECT_EQ(setting(set, "w2.new", "rate"), -1);
+  try {
+    stepped(text, {"sgd", {{"rate", 0.1}}});
+    stepped("%w = param f32[2] (own_beta1=0.5)\n%loss = reduce_mean %w\noutput %loss\n",
+            {"sgd", {{"rate", 0.1}}});
+    FAIL() << "it took a setting that sgd has not";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "parameter 'w' has a beta1 of its own, which is no setting of sgd");
+  }
+}
+
 TEST(TrainStep, is_a_sound_graph_whose_first_output_is_the_loss) {
   for (const char* name : {"sgd", "momentum", "adam", "adamw"}) {
     const Graph g = stepped(network, {name, {{"rate", 0.1}}});
