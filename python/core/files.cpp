@@ -10,6 +10,7 @@
 #include "shardwright/runtime/event_file.h"
 #include "shardwright/runtime/rate_schedule.h"
 #include "shardwright/runtime/safetensors.h"
+#include "shardwright/training/checkpoints.h"
 
 namespace shardwright::python {
 namespace {
@@ -42,7 +43,10 @@ class Saver {
     program_->running();
     program_->enter(fmt::format("saves step {} of", step));
     program_->refresh();
-    saver_.save({.model = model, .step = step, .seed = Program::seed(), .samples = samples}, is_best);
+    if (!frozen_) frozen_ = sample_of_frozen(program_->step().session());
+    saver_.save(
+        {.model = model, .step = step, .seed = Program::seed(), .samples = samples, .frozen = *frozen_},
+        is_best);
   }
   std::vector<py::dict> ended() {
     program_->enter("looks whether a checkpoint is whole of");
@@ -61,6 +65,7 @@ class Saver {
 
   std::shared_ptr<Program> program_;
   CheckpointSaver saver_;
+  std::optional<std::string> frozen_ = {};  // what they are like: they stay so
 };
 
 std::map<std::string, ArrayPtr> load_safetensors(const std::string& path) {
@@ -149,6 +154,9 @@ void bind_files(py::module_& m) {
           const TensorSource source = open_source(path);
           program->running();
           program->enter(fmt::format("loads step {} of", source.run.step));
+          program->refresh();  // what no checkpoint has, parameters that are frozen, stays as it is here
+          if (restored_called(what) == Restored::all)
+            check_frozen(program->step().session(), source.run, path);
           for (const std::string& line : load(program->step().session(), source, restored_called(what)))
             py::print(line, py::arg("file") = py::module_::import("sys").attr("stderr"));
           program->has_loaded();

@@ -319,6 +319,9 @@ void Program::take_weights(Program& trained) {
 }
 
 void Program::set_rate(double rate, const std::string& name) {
+  const auto is_it = [&](const Kept& value) { return value.name == name; };
+  // Of a group of parameters of which none is trained here.
+  if (name != rate_state && std::ranges::none_of(step().session().kept().all(), is_it)) return;
   if (!step().session().has_stopped()) shardwright::set_rate(step().session(), rate, name);
   rates_[name] = rate;
 }

@@ -13,6 +13,7 @@
 #include "shardwright/frontend/shard.h"
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/ops/calls.h"
+#include "shardwright/ops/optimizer_settings.h"
 #include "shardwright/ops/row_updates.h"
 #include "shardwright/runtime/hand_over.h"
 #include "shardwright/runtime/initial.h"
@@ -146,11 +147,15 @@ Traced Leaf::enter(Trace& trace) const {
                          .shape = type_.shape,
                          .initializer = initializer_,
                          .is_full = is_full,
-                         .comm_fusion = comm_fusion};
+                         .comm_fusion = comm_fusion,
+                         .is_frozen = is_frozen};
   // f32 is what a network is written in: its precision may compute in another.
   if (type_.dtype != DType::f32) parameter_->dtype = type_.dtype;
   const Traced out = trace.parameter(*parameter_);
   if (is_sparse) mark_sparse(trace.graph(), out.id);
+  Attributes& attributes = trace.graph().node(trace.graph().value(out.id).producer).attributes;
+  for (const auto& [name, value] : own_settings)
+    attributes.set(name == rate_group ? name : fmt::format("{}{}", own_setting, name), value);
   return out;
 }
 
@@ -274,6 +279,12 @@ void bind_trace(py::module_& m) {
       .def_readwrite("comm_fusion", &Leaf::comm_fusion)
       .def_readwrite("is_full", &Leaf::is_full)
       .def_readwrite("is_sparse", &Leaf::is_sparse)
+      .def_readwrite("is_frozen", &Leaf::is_frozen)
+      .def(
+          "set_own_settings",
+          [](Leaf& self, const py::dict& settings) { self.own_settings = attributes_of(settings); },
+          py::arg("settings"),
+          "What it has instead of the optimizer's, in programs that are traced from now on.")
       .def("set", [](Leaf& self, const py::object& value) {
         const ArrayPtr a = array_of(value);
         self.set(self.in_own_type(*a->elements()));

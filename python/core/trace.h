@@ -58,6 +58,9 @@ class Leaf : public Array, public std::enable_shared_from_this<Leaf> {
   std::optional<int> comm_fusion = {};
   bool is_full = false;    // whatever products are computed in: weights of norms
   bool is_sparse = false;  // a table whose updates touch the rows of the batch, where the optimizer can
+  bool is_frozen = false;  // read and never trained
+  Attributes own_settings =
+      {};  // of the optimizer's, where they are others for it; `rate_group` (ops/optimizer_settings.h)
 
   /// `program` has it now, as a program that reads it or changes it.
   void is_in(const std::shared_ptr<Program>& program, bool is_changed);

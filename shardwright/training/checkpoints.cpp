@@ -148,20 +148,15 @@ std::string sample_of_frozen(const Session& session) {
   return all.empty() ? "" : fmt::format("{} {}", name_of(dtype), checksum_text(checksum(join(all, " "))));
 }
 
-namespace {
-
-/// Throws: Error if the run stood beside other parameters than the session has. In another type they cannot be compared.
-void check_frozen(const Session& session, const CheckpointReader& from) {
-  const std::string now = sample_of_frozen(session), &before = from.manifest().run.frozen;
+void check_frozen(const Session& session, const RunState& run, const std::string& path) {
+  const std::string now = sample_of_frozen(session), &before = run.frozen;
   if (now.empty() || before.empty() || before == now) return;
   if (now.substr(0, now.find(' ')) != before.substr(0, before.find(' '))) return;
   throw error(
       "{}: was trained beside other parameters than those that are frozen here; give those that it began "
       "with",
-      from.folder());
+      path);
 }
-
-}  // namespace
 
 std::int64_t restore(Session& session, CheckpointPlans& plans,
                      const std::function<void(std::string)>& notice) {
@@ -179,7 +174,7 @@ std::int64_t restore(Session& session, CheckpointPlans& plans,
       damage = e.what();
     }
     if (!session.any(!damage.empty())) {
-      check_frozen(session, checkpoint);
+      check_frozen(session, checkpoint.manifest().run, checkpoint.folder());
       return checkpoint.manifest().run.step;
     }
     if (damage.empty()) damage = damage_of(checkpoint);

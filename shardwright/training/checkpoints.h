@@ -60,6 +60,9 @@ std::int64_t restore(Session& session, CheckpointPlans& plans,
 /// Some elements of each frozen parameter as one text: two runs with other ones are told apart, whatever their plans. Empty: none is
 /// frozen. All processes ask at the same time.
 std::string sample_of_frozen(const Session& session);
+/// Throws: Error if the run, whose checkpoint is at `path`, stood beside other parameters than are frozen in the session. In
+/// another type they cannot be compared.
+void check_frozen(const Session& session, const RunState& run, const std::string& path);
 
 /// A run that goes on has the seed that it began with, others 1. Throws: Error if another is asked for.
 std::uint64_t seed_of(std::optional<std::uint64_t> asked, const CheckpointPlans& checkpoints);

@@ -81,6 +81,8 @@ class Parameter(Tensor):
     comm_fusion: int | None
     is_full: bool
     is_sparse: bool
+    is_frozen: bool
+    def set_own_settings(self, settings: Mapping[str, bool | int | float]) -> None: ...
     def __init__(self, value: _ArrayLike, name: str = ..., is_state: bool = ...) -> None: ...
     @staticmethod
     def initialized(shape: Sequence[int], init: str = ..., scale: float = ..., shift: float = ..., dtype: str = ...,
