@@ -302,7 +302,7 @@ def counted(program: Program, out: Mapping[str, Any]) -> bool:
 def trained_of(program: Program, leaves: Mapping[str, Parameter]) -> set[str]:
     """Names of what depends on a weight that is trained."""
     out = {e["node"] for e in program.inputs
-           if e["kind"] == "parameter" and not (e["name"] in leaves and leaves[e["name"]].is_state)}
+           if e["kind"] == "parameter" and not (e["name"] in leaves and (leaves[e["name"]].is_state or leaves[e["name"]].is_frozen))}
     for node in program.nodes:
         if any(ref in out for ref in node.refs()) and node.op not in ("aten.detach.default", "aten.sym_size.int"):
             out.add(node.name)

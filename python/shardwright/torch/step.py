@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Any, Callable, Iterable, Mapping
 
@@ -18,7 +19,7 @@ from ..optim import Optimizer
 from ..plans import Plan
 from ..step import TrainStep
 from ._export import Batch, batch_of, exported, names_of
-from ._optimizers import check_tables, optimizer_of, rate_of
+from ._optimizers import check_tables, optimizer_of, rates_of
 
 __all__ = ["TorchStep", "emit", "export", "plan", "train_step"]
 
@@ -28,11 +29,14 @@ _precisions = {torch.float64: "f64", torch.float32: "f32", torch.bfloat16: "bf16
 class _Network:
     """A module and its loss as a function of traced tensors."""
 
-    def __init__(self, module: torch.nn.Module, loss: Callable | None):
+    def __init__(self, module: torch.nn.Module, loss: Callable | None, own_settings: Mapping[str, dict[str, Any]]):
+        """own_settings: what parameters have instead of the optimizer's, by name."""
         if not isinstance(module, torch.nn.Module):
             raise TypeError(f"module: {module!r} should be a torch.nn.Module")
         self.module, self.loss = module, loss
         self.name = type(module).__name__
+        self._own_settings = own_settings
+        self._frozen = self._frozen_now()
         self._programs: dict[tuple, Program] = {}
         self._constants = Constants()
         self.params: dict[str, Parameter] = {}
@@ -45,27 +49,32 @@ class _Network:
         return Batch(arguments, keywords, names_of(self.module.forward))
 
     def program(self, batch: Batch, rows: int) -> Program:
-        """For so many rows of such a batch."""
-        key = tuple((name, t.dtype, t.shape[1:]) for name, t in zip(batch.names, batch.tensors)), self._frozen()
-        for fitting in (key, (*key, rows)):
+        """For so many rows of such a batch. Raises: ShardwrightError if other parameters are trained than at first."""
+        for name in self._frozen ^ self._frozen_now():
+            raise ShardwrightError(f"requires_grad of '{name}' is another than when the step was made; make a new one")
+        key = tuple((name, t.dtype, t.shape[1:]) for name, t in zip(batch.names, batch.tensors))
+        for fitting in (key, (key, rows)):
             if fitting in self._programs:
                 return self._programs[fitting]
         made = exported(self.module, batch, self.loss, rows)
         if not self.params:
             self._take(made)
-        self._programs[(*key, rows) if made.is_fixed else key] = made
+        self._programs[(key, rows) if made.is_fixed else key] = made
         return made
 
-    def _frozen(self) -> tuple[str, ...]:
-        return tuple(name for name, p in self.module.named_parameters() if not p.requires_grad)
+    def _frozen_now(self) -> set[str]:
+        return {name for name, p in self.module.named_parameters() if not p.requires_grad}
 
     def _take(self, program: Program) -> None:
         """Weights, and the buffers that a step changes."""
         normed, sparse = _of_norms(program), _sparse_tables(program)
         for name, p in self.module.named_parameters():
-            self.params[name] = Parameter(_array(p), name=name, is_state=not p.requires_grad)
+            self.params[name] = Parameter(_array(p), name=name, is_state=not p.is_floating_point())
             self.params[name].is_full = name in normed
             self.params[name].is_sparse = name in sparse
+            self.params[name].is_frozen = not p.requires_grad
+            if name in self._own_settings:
+                self.params[name].set_own_settings(self._own_settings[name])
         buffers = dict(self.module.named_buffers())
         for out in program.outputs:
             if out["kind"] != "buffer":
@@ -128,12 +137,16 @@ class TorchStep(TrainStep):
     """What `train_step` returns: call it with a batch, as the module or the loss takes it; it trains and returns the loss."""
 
     def __init__(self, module: torch.nn.Module, optimizer: Any, loss: Callable | None, precision: str | None,
-                 micro_batches: int, options: dict[str, Any]):
-        self._network = _Network(module, loss)
+                 micro_batches: int, clip_norm: float, options: dict[str, Any]):
+        ours, own_settings = optimizer_of(optimizer, module)
+        if clip_norm:
+            ours = dataclasses.replace(ours, clip_norm=clip_norm)
+        self._network = _Network(module, loss, own_settings)
         self._theirs = optimizer if isinstance(optimizer, torch.optim.Optimizer) else None
+        self._rates = rates_of(self._theirs) if self._theirs is not None else []
         self._batch: Batch | None = None
         self._ignores = False
-        super().__init__(self._loss_of, {}, optimizer_of(optimizer, module), precision or self._network.precision(),
+        super().__init__(self._loss_of, {}, ours, precision or self._network.precision(),
                          micro_batches, options)
         self._name = self._network.name
         # Those for batches with labels that are left out are others.
@@ -188,12 +201,28 @@ class TorchStep(TrainStep):
     def __call__(self, *batch: Any, **named: Any) -> Tensor:  # type: ignore[override]
         """Trains on one batch. Returns the loss."""
         arrays = self._prepared(batch, named)
-        if self._theirs is not None and rate_of(self._theirs) != self._rate:
-            self.set_rate(rate_of(self._theirs))
+        if self._theirs is not None:
+            self._rates = rates_of(self._theirs)
+            if self._rates[0] != self._rate:
+                super().set_rate(self._rates[0])
         return super().__call__(*arrays)
 
+    def _ready(self, program: _core.Program) -> None:
+        super()._ready(program)
+        for group, rate in list(enumerate(self._rates))[1:]:
+            program.set_rate(rate, f"optimizer.rate.{group}")
+
+    def set_rate(self, rate: float) -> None:
+        """Of the steps that follow. Raises: ShardwrightError beside an optimizer of PyTorch's, which says it."""
+        if self._theirs is not None:
+            raise ShardwrightError("the step reads its learning rate from the optimizer's param_groups: set it there")
+        super().set_rate(rate)
+
     def _program_and_arrays(self, batch: Any) -> tuple[_core.Program, list[Tensor]]:
-        """Of a batch of `fit`."""
+        """Of a batch of `fit`. Raises: ShardwrightError if there are several learning rates, of which it sets one."""
+        if len(self._rates) > 1:
+            raise ShardwrightError(f"fit sets one learning rate, but the optimizer has {len(self._rates)} groups of parameters: "
+                                   "call the step with each batch")
         named = dict(batch) if isinstance(batch, Mapping) else {}
         arguments = () if named else tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
         return super()._program_and_arrays(tuple(self._prepared(arguments, named)))
@@ -208,6 +237,8 @@ class TorchStep(TrainStep):
         named = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         with torch.no_grad():
             for name, leaf in self.params.items():
+                if leaf.is_frozen:
+                    continue
                 value = torch.from_numpy(np.array(leaf.gathered().numpy()))
                 named[name].copy_(value.to(named[name].dtype))
             for name, start in self._network.counts.items():
@@ -216,15 +247,18 @@ class TorchStep(TrainStep):
 
 
 def train_step(module: torch.nn.Module, optimizer: Optimizer | torch.optim.Optimizer, *, loss: Callable | None = None,
-               devices: int | None = None, precision: str | None = None, micro_batches: int = 1, **options: Any) -> TorchStep:
+               devices: int | None = None, precision: str | None = None, micro_batches: int = 1, clip_norm: float = 0.0,
+               **options: Any) -> TorchStep:
     """Trains a module: `step(x, y)`, `step(**batch)`. Weights come from the module; `write_back()` gives them back.
 
-    optimizer: one of shardwright.optim, or of torch.optim, whose learning rate is read before each step.
+    optimizer: one of shardwright.optim, or of torch.optim, whose learning rates are read before each step; groups of parameters
+    may have settings and rates of their own.
     loss: `(module, *batch) -> scalar`; without it the module returns it: alone, as `.loss`, or first.
-    precision: that of the weights, if it is not said. options: as those of `shardwright.train_step`.
+    precision: that of the weights, if it is not said. clip_norm: what the norm of all gradients together is scaled down to, as
+    `clip_grad_norm_` does; 0: nothing. options: as those of `shardwright.train_step`.
     Raises: ShardwrightError that names the operator without a counterpart and the line of the module's code.
     """
-    return TorchStep(module, optimizer, loss, precision, micro_batches, {"devices": devices, **options})
+    return TorchStep(module, optimizer, loss, precision, micro_batches, clip_norm, {"devices": devices, **options})
 
 
 def plan(module: torch.nn.Module, batch: Any, optimizer: Optimizer | torch.optim.Optimizer | None = None, *,
