@@ -8,6 +8,7 @@ Runs itself with a Python that has torch, torchvision and transformers of PyPI: 
 """
 
 import copy
+import importlib.util
 import os
 import pathlib
 import re
@@ -221,7 +222,15 @@ def check_refusals():
     refused(r"index.Tensor by a mask that is data .*torch_modules.py:\d+: return super", lambda: st.plan(Counted(), batch, loss=loss_of_small))
     refused("Small returns .* and no loss", lambda: st.plan(module, batch[:1]))
     refused("amsgrad=True", lambda: st.train_step(module, adam(module.parameters(), amsgrad=True)))
-    refused("groups of parameters with weight_decay=0", lambda: st.train_step(module, adam(groups)))
+    grouped = st.train_step(module, adam(groups), loss=loss_of_small)
+    refused("fit sets one learning rate, but the optimizer has 2 groups", lambda: sw.fit(grouped, [batch]))
+    refused("reads its learning rate from the optimizer's param_groups", lambda: grouped.set_rate(0.1))
+    refused("groups of parameters with and without decoupled_weight_decay", lambda: st.train_step(
+        module, adam([groups[0], {**groups[1], "decoupled_weight_decay": True}])))
+    grouped(*batch)
+    module.first.bias.requires_grad_(False)
+    refused("requires_grad of 'first.bias' is another than when the step was made", lambda: grouped(*batch))
+    module.first.bias.requires_grad_(True)
     refused("'second.weight' is not among", lambda: st.train_step(module, adam(module.first.parameters())))
     refused("RMSprop has no counterpart", lambda: st.train_step(module, torch.optim.RMSprop(module.parameters())))
     refused("should be a torch.nn.Module", lambda: st.train_step(loss_of_small, sw.optim.sgd(0.1)))
@@ -259,10 +268,59 @@ def check_steps():
         again = st.train_step(fresh, sw.optim.adamw(0.01), loss=loss_of_small)
         assert again.load(folder) == 5
         x, y = torch.randn(4, 4).double(), torch.tensor([0, 1, 2, 0])
+        refused("was trained beside other parameters than those that are frozen here", lambda: again(x, y))
+        with torch.no_grad():
+            fresh.first.bias.copy_(reference.first.bias)  # which no checkpoint has
+        again = st.train_step(fresh, sw.optim.adamw(0.01), loss=loss_of_small)
+        assert again.load(folder) == 5
         assert abs(again(x, y).item() - loss_of_small(reference, x, y).item()) < 1e-9
+    check_groups()
+    check_frozen()
     half = st.train_step(Small(), sw.optim.sgd(0.1), loss=loss_of_small, precision="bf16")
     assert 0.5 < half(x.float(), y).item() < 2
-    print("steps: sizes, labels, schedules, frozen weights, checkpoints, bf16", flush=True)
+    print("steps: sizes, labels, schedules, groups of parameters, frozen weights, checkpoints, bf16", flush=True)
+
+
+def check_groups():
+    """Settings and rates of groups of parameters, each rate with a schedule of its own."""
+    def optimizer_of(module, kind, own):
+        norms_and_biases = [p for p in module.parameters() if p.ndim < 2]
+        others = [p for p in module.parameters() if p.ndim >= 2]
+        return kind([{"params": others, "weight_decay": 0.1}, {"params": norms_and_biases, **own}], lr=0.02)
+
+    x, y = torch.randn(8, 4).double(), torch.randint(0, 3, (8,))
+    for kind, own in ((torch.optim.AdamW, {"weight_decay": 0.0}), (torch.optim.AdamW, {"weight_decay": 0.0, "lr": 0.005, "betas": (0.8, 0.9)}),
+                      (torch.optim.Adam, {"eps": 1e-3}), (torch.optim.SGD, {"momentum": 0.9, "nesterov": True, "lr": 0.1})):
+        for options in ({}, {"devices": 4}, {"devices": 2, "micro_batches": 2, "set": "dp=2,zero=3"}):
+            module = Small().double()
+            reference = copy.deepcopy(module)
+            theirs, ours = (optimizer_of(m, kind, own) for m in (reference, module))
+            schedules = [torch.optim.lr_scheduler.LambdaLR(o, [lambda i: 1 / (1 + i), lambda i: 0.5 ** i]) for o in (theirs, ours)]
+            step = st.train_step(module, ours, loss=loss_of_small, **options)
+            for _ in range(4):
+                wanted = eager_losses(reference, (x, y), loss_of_small, theirs, 1)[0]
+                assert abs(step(x, y).item() - wanted) < ALLOWED * abs(wanted), (kind, own, options)
+                ours.step()
+                for s in schedules:
+                    s.step()
+            step.write_back()
+            assert difference(module, reference)[0] < ALLOWED, (kind, own, options, difference(module, reference))
+
+
+def check_frozen():
+    """Frozen weights lie in parts where weights do, have no states, and are not written."""
+    module = Small().double()
+    module.first, module.second = nn.Linear(4, 4096).double(), nn.Linear(4096, 3).double()  # small ones stay whole
+    for p in module.first.parameters():
+        p.requires_grad_(False)
+    reference, before = copy.deepcopy(module), module.first.weight.clone()
+    batch = torch.randn(8, 4).double(), torch.randint(0, 3, (8,))
+    wanted = eager_losses(reference, batch, loss_of_small, torch.optim.AdamW(reference.second.parameters(), lr=1e-3), 3)
+    step = st.train_step(module, torch.optim.AdamW(module.second.parameters(), lr=1e-3), loss=loss_of_small, devices=4, set="dp=4,zero=3")
+    assert all(abs(step(*batch).item() - w) < ALLOWED for w in wanted)
+    assert re.search(r"%first.weight = param f64\[1024, 4\] .*frozen=true", step.lower()) and "first.weight.moment1" not in step.lower()
+    step.write_back()
+    assert difference(module, reference)[0] < ALLOWED and torch.equal(module.first.weight, before)
 
 
 class Recommender(nn.Module):
@@ -336,14 +394,76 @@ def check_emitted():
 
 
 def check_examples():
-    for name, says in (("lightning_module", r"right: (1\.00|0\.9\d) of 64"), ("hf_trainer", r"5 7 9 11 -> 13 15 17 19")):
-        run = subprocess.run([sys.executable, str(ROOT / "examples" / "python" / "torch" / f"{name}.py")], capture_output=True, text=True)
-        assert re.search(says, run.stdout), run.stdout + run.stderr[-2000:]
-    print("examples: run", flush=True)
+    """Scripts of Trainers print what they print without the lines of Shardwright."""
+    for name, package, says in (("lightning_module", "lightning", r"loss 0\.\d+, right: (1\.00|0\.9\d)"),
+                                ("hf_trainer", "accelerate", r"5 7 9 11 -> 13 15 17 19")):
+        if not importlib.util.find_spec(package):
+            print(f"example {name}: skipped, there is no {package}", flush=True)
+            continue
+        script = (ROOT / "examples" / "python" / "torch" / f"{name}.py").read_text()
+        assert script.count("  # shardwright\n") == 2
+        plain = re.sub(r"from shardwright.torch.huggingface import", "from transformers import", script)
+        plain = re.sub(r"(?m)^import shardwright.*$", "", plain).replace(', plan={"devices": 4}', "")
+        plain = plain.replace("sl.planned(module, devices=4)", "module")
+        assert "shardwright." not in plain.split('"""')[2]
+        ours, theirs = (output_of(text) for text in (script, plain))
+        assert re.search(says, ours), ours
+        found, wanted = (re.findall(r"(?:loss'?:?|right:) '?([\d.]+)", text) for text in (ours, theirs))
+        assert len(found) == len(wanted) >= 2 and all(abs(float(a) - float(b)) < 2e-3 * float(b) for a, b in zip(found, wanted)), \
+            (found, wanted)
+        print(f"example {name}: {', '.join(found)}; without Shardwright {', '.join(wanted)}", flush=True)
+
+
+def output_of(script):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "script.py"
+        path.write_text(script)
+        run = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, cwd=folder)
+        assert run.returncode == 0, run.stdout + run.stderr[-2000:]
+        return run.stdout
+
+
+def check_trainers():
+    """What trainers of others do around steps: groups, clipping, evaluation, going on from checkpoints, and what is refused."""
+    if not importlib.util.find_spec("accelerate"):
+        print("trainers: skipped, there is no accelerate", flush=True)
+        return
+    from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments, set_seed
+
+    from shardwright.torch import huggingface
+    config = LlamaConfig(vocab_size=32, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+                         num_key_value_heads=1, max_position_embeddings=16, use_cache=False)
+    torch.manual_seed(4)
+    data = [{"input_ids": row, "labels": row} for row in torch.randint(0, 32, (64, 12))]
+
+    def losses(kind, folder, go_on=None, steps=6, **more):
+        set_seed(5)
+        model = LlamaForCausalLM(config)
+        arguments = TrainingArguments(folder, per_device_train_batch_size=8, max_steps=steps, learning_rate=0.01, weight_decay=0.1,
+                                      lr_scheduler_type="linear", logging_steps=1, save_strategy="steps", save_steps=3,
+                                      max_grad_norm=0.5, use_cpu=True, disable_tqdm=True, report_to=[], eval_strategy="steps",
+                                      eval_steps=3)
+        trainer = kind(model=model, args=arguments, train_dataset=data, eval_dataset=data[:16], **more)
+        trainer.train(resume_from_checkpoint=go_on)
+        return [e.get("loss", e.get("eval_loss")) for e in trainer.state.log_history if "loss" in e or "eval_loss" in e], model
+
+    with tempfile.TemporaryDirectory() as folder:
+        wanted, theirs = losses(Trainer, f"{folder}/theirs")
+        found, ours = losses(huggingface.Trainer, f"{folder}/ours", plan={"devices": 2})
+        assert len(found) == len(wanted) == 8 and all(abs(a - b) < 1e-5 for a, b in zip(found, wanted)), (found, wanted)
+        assert difference(ours, theirs)[0] < 1e-3, difference(ours, theirs)
+        again, resumed = losses(huggingface.Trainer, f"{folder}/ours", f"{folder}/ours/checkpoint-3", plan={"devices": 4})
+        assert difference(resumed, theirs)[0] < 1e-3 and all(abs(a - b) < 1e-5 for a, b in zip(again, wanted)), (again, wanted)
+        refused("has no folder shardwright", lambda: losses(huggingface.Trainer, f"{folder}/ours", f"{folder}/theirs/checkpoint-3"))
+        for said, more in (("gradient_accumulation_steps=2: say plan={'micro_batches': 2}", {"gradient_accumulation_steps": 2}),
+                           ("bf16=True: say plan={'precision': 'bf16'}", {"bf16": True})):
+            arguments = TrainingArguments(folder, use_cpu=True, report_to=[], **more)
+            refused(said, lambda: huggingface.Trainer(model=ours, args=arguments, train_dataset=data))
+    print("trainers: losses, evaluation, checkpoints and refusals of Hugging Face's", flush=True)
 
 
 CHECKS = {"refusals": check_refusals, "steps": check_steps, "modes": check_modes, "ranks": check_ranks, "sparse": check_sparse, "emitted": check_emitted,
-          "llama_plan": check_llama_plan, "examples": check_examples}
+          "llama_plan": check_llama_plan, "examples": check_examples, "trainers": check_trainers}
 
 if __name__ == "__main__":
     known = [*CHECKS, *modules.modules, *modules.published]

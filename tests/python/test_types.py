@@ -18,8 +18,8 @@ def package(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("types")
     shutil.copytree(Path(shardwright.__file__).parent, folder / "shardwright", ignore=shutil.ignore_patterns("_compat", "__pycache__"))
-    # PyTorch is not there everywhere, and takes minutes to read.
-    (folder / "mypy.ini").write_text("[mypy]\n[mypy-torch.*]\nfollow_imports = skip\nignore_missing_imports = True\n")
+    # They are not there everywhere, and PyTorch takes minutes to read.
+    (folder / "mypy.ini").write_text("[mypy]\n[mypy-torch.*,transformers.*,lightning.*]\nfollow_imports = skip\nignore_missing_imports = True\n")
     return folder
 
 

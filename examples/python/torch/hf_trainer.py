@@ -1,13 +1,14 @@
-"""A script of Hugging Face's: a model, data and arguments; where `Trainer(...).train()` stood, three lines are others.
+"""A script of Hugging Face's: a model, data, arguments and a Trainer, of which two lines are others: they end with `# shardwright`.
 
     python3 hf_trainer.py
 """
 
-import torch
-from torch.utils.data import DataLoader
-from transformers import LlamaConfig, LlamaForCausalLM, get_cosine_schedule_with_warmup
+import tempfile
 
-import shardwright.torch as st  # shardwright
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, TrainingArguments, set_seed
+
+from shardwright.torch.huggingface import Trainer  # shardwright
 
 config = LlamaConfig(vocab_size=64, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
                      num_key_value_heads=2, max_position_embeddings=32, use_cache=False)
@@ -21,18 +22,13 @@ def dataset(count):
 
 
 if __name__ == "__main__":
-    torch.manual_seed(1)
+    set_seed(1)
     model = LlamaForCausalLM(config)
-    loader = DataLoader(dataset(1280), batch_size=32, shuffle=True)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    schedule = get_cosine_schedule_with_warmup(optimizer, 5, len(loader))
-    step = st.train_step(model, optimizer, devices=4)  # shardwright
-    for i, batch in enumerate(loader):
-        loss = step(**batch).item()  # shardwright: instead of loss, backward, step and zero_grad
-        optimizer.step()  # which changes nothing, as there are no gradients: the schedule asks for it
-        schedule.step()
-        if i % 10 == 0 or i + 1 == len(loader):
-            print(f"step {i + 1}: loss {loss:.3f}, rate {optimizer.param_groups[0]['lr']:.1e}")
-    step.write_back()  # shardwright
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(folder, per_device_train_batch_size=32, num_train_epochs=1, learning_rate=3e-3, weight_decay=0.1,
+                                      lr_scheduler_type="cosine", warmup_steps=5, logging_steps=10, save_strategy="no", use_cpu=True,
+                                      disable_tqdm=True, report_to=[])
+        trainer = Trainer(model=model, args=arguments, train_dataset=dataset(1280), plan={"devices": 4})  # shardwright
+        trainer.train()
     words = model.eval().generate(torch.tensor([[5, 7, 9, 11]]), max_new_tokens=8, do_sample=False, pad_token_id=0)
     print("5 7 9 11 ->", *words[0, 4:].tolist())

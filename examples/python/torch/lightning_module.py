@@ -1,20 +1,15 @@
-"""A LightningModule and its loop, trained by Shardwright on four devices: the lines that differ end with `# shardwright`.
+"""A LightningModule and its Trainer, planned and run by Shardwright on four devices: the lines that differ end with `# shardwright`.
 
     python3 lightning_module.py
-
-Only `training_step` and `configure_optimizers` of the module are asked; Lightning itself need not be installed.
 """
 
 import torch
 import torch.nn.functional as F
+from lightning import LightningModule, Trainer, seed_everything
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
-import shardwright.torch as st  # shardwright
-
-try:
-    from lightning import LightningModule
-except ModuleNotFoundError:
-    LightningModule = nn.Module
+import shardwright.torch.lightning as sl  # shardwright
 
 
 class Digits(LightningModule):
@@ -25,31 +20,33 @@ class Digits(LightningModule):
 
     def training_step(self, batch, batch_idx):
         image, label = batch
-        return F.cross_entropy(self.network(image), label)
+        loss = F.cross_entropy(self.network(image), label)
+        self.log("train_loss", loss)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        image, label = batch
+        self.log("right", (self.network(image).argmax(1) == label).float().mean())
 
     def configure_optimizers(self):
-        return torch.optim.AdamW(self.parameters(), lr=3e-3)
+        optimizer = torch.optim.AdamW(self.parameters(), lr=3e-3)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 20, 0.5), "interval": "step"}}
 
 
-def batches(count):
+def drawn(count):
     """Squares with one bright corner; which one it is is asked."""
-    for _ in range(count):
-        label = torch.randint(0, 4, (64,))
-        image = torch.randn(64, 1, 8, 8)
-        for corner in range(4):
-            row, column = 4 * (corner // 2), 4 * (corner % 2)
-            image[label == corner, :, row:row + 4, column:column + 4] += 1
-        yield image, label
+    label = torch.randint(0, 4, (count,))
+    image = torch.randn(count, 1, 8, 8)
+    for corner in range(4):
+        row, column = 4 * (corner // 2), 4 * (corner % 2)
+        image[label == corner, :, row:row + 4, column:column + 4] += 1
+    return TensorDataset(image, label)
 
 
 if __name__ == "__main__":
-    torch.manual_seed(1)
+    seed_everything(1)
     module = Digits()
-    step = st.train_step(module, module.configure_optimizers(), loss=lambda m, *batch: m.training_step(batch, 0), devices=4)  # shardwright
-    for i, batch in enumerate(batches(60)):
-        loss = step(*batch).item()  # shardwright: instead of training_step, backward, step and zero_grad
-        if i % 20 == 0 or i == 59:
-            print(f"step {i + 1}: loss {loss:.3f}")
-    step.write_back()
-    image, label = next(batches(1))
-    print(f"right: {(module.eval().network(image).argmax(1) == label).float().mean():.2f} of 64")
+    data, held_out = DataLoader(drawn(64 * 60), batch_size=64), DataLoader(drawn(256), batch_size=64)
+    trainer = Trainer(max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
+    trainer.fit(sl.planned(module, devices=4), data, held_out)  # shardwright
+    print(f"loss {trainer.callback_metrics['train_loss']:.5f}, right: {trainer.callback_metrics['right']:.2f}")
