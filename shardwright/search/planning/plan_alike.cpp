@@ -103,7 +103,7 @@ class Alike {
                    {.memory_cap = request_.options.memory_cap, .framework = out.plan.settings.framework});
       return out;
     });
-    if (why_.empty()) why_ = why;
+    if (!why.empty()) why_ = why;  // of the last, which is not held to names
     if (!made || (best_ && !is_better(made->evaluation, best_->evaluation))) return;
     if (best_) made->carried = best_->carried;
     best_ = std::move(made);
