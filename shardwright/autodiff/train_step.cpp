@@ -91,7 +91,7 @@ class UpdateStep {
   void find_rows() {
     for (const auto& [parameter, gradient] : gradients_) {
       const Node& leaf = graph_.node(graph_.value(parameter).producer);
-      if (!leaf.attributes.flag(sparse_attribute) || !by_rows(op_, optimizer_.attributes)) continue;
+      if (!leaf.attributes.flag(sparse_attribute) || !by_rows(op_, settings_of(parameter))) continue;
       auto found = row_gradient(graph_, gradient);
       if (!found) continue;
       found->rows = cast_to(builder_, found->rows, graph_.value(gradient).type.dtype);
@@ -183,7 +183,7 @@ class UpdateStep {
       operands.push_back(rows->second.ids);
     }
     if (optimizer_.has_set_rate) operands.push_back(rate_of(parameter));
-    const OpDef& op = has_rows ? *by_rows(op_, optimizer_.attributes) : op_;
+    const OpDef& op = has_rows ? *by_rows(op_, settings_of(parameter)) : op_;
     const auto results = builder_.call_all(op, std::move(operands), std::move(attributes), name + ".new");
     graph_.updates.push_back({parameter, results.front()});
     for (std::size_t i = 0; i < states.size(); ++i) graph_.updates.push_back({states[i], results[i + 1]});

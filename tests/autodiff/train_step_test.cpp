@@ -70,6 +70,21 @@ TEST(TrainStep, parameters_have_settings_of_their_own) {
   }
 }
 
+/// Rows of the batch alone cannot be updated where all decay: the table's own decay counts, not the others'.
+TEST(TrainStep, a_table_whose_own_weights_decay_is_updated_whole) {
+  const auto update_of = [](double own, double of_others) {
+    const std::string text = fmt::format(
+        "%w = param f32[8, 2] (own_weight_decay={}, sparse=true)\n%i = input i32[3]\n%rows = gather %w, %i\n"
+        "%loss = reduce_mean %rows\noutput %loss\n",
+        own);
+    const Graph g = stepped(text, {"sgd", {{"rate", 0.1}, {"weight_decay", of_others}}});
+    const Node& node = g.node(g.value(g.find("w.new")).producer);
+    return fmt::format("{} {}", node.op->name, node.attributes.number("weight_decay", 0));
+  };
+  EXPECT_EQ(update_of(0, 0.3), "sgd_rows 0");
+  EXPECT_EQ(update_of(0.3, 0), "sgd 0.3");
+}
+
 TEST(TrainStep, is_a_sound_graph_whose_first_output_is_the_loss) {
   for (const char* name : {"sgd", "momentum", "adam", "adamw"}) {
     const Graph g = stepped(network, {name, {{"rate", 0.1}}});
