@@ -10,6 +10,8 @@ namespace shardwright {
 WordsLeft::WordsLeft(const WrittenPlan& plan) : framework_(plan.plan.settings.framework) {
   add_step(plan);
   add_network(plan.plan.origin);
+  add_parameters("frozen parameters", plan, &PlacedTensor::is_frozen);
+  add_parameters("settings of parameters", plan, &PlacedTensor::has_own_settings);
   if (!plan.grid) return;
   for (const std::string_view degree : {"dp", "tp"})
     if (plan.grid->of(degree) > 1) words_.emplace(degree, std::to_string(plan.grid->of(degree)));
@@ -47,6 +49,14 @@ void WordsLeft::add_network(const Origin& origin) {
   if (origin.optimizer.loss_scale.is_on()) words_.emplace("loss_scale", to_text(origin.optimizer.loss_scale));
   if (origin.attention != Attention::flash) words_.emplace("attention", "explicit");
   if (!origin.loss.empty()) words_.emplace("loss", origin.loss);
+}
+
+void WordsLeft::add_parameters(std::string word, const WrittenPlan& plan, bool PlacedTensor::*are_such) {
+  std::vector<std::string> names;
+  for (const PlacedPart& part : plan.parts)
+    for (const PlacedTensor& parameter : part.parameters)
+      if (parameter.*are_such) names.push_back(parameter.name);
+  if (!names.empty()) words_.emplace(std::move(word), some_of(names));
 }
 
 void WordsLeft::take(std::initializer_list<std::string_view> words) {

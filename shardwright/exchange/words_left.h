@@ -15,7 +15,7 @@ namespace shardwright {
 class WordsLeft {
  public:
   /// Words of constraints; beside them `precision`, `optimizer`, `clip_norm`, `loss_scale`, `reduce_precision`, `attention`,
-  /// `loss`; `recompute of NAME`, `NAME on the host`, `fusion numbers`; and of the grid `operators split otherwise`, `layers
+  /// `loss`; `recompute of NAME`, `NAME on the host`, `fusion numbers`, `frozen parameters`, `settings of parameters`; and of the grid `operators split otherwise`, `layers
   /// by stage`, `layers cut`.
   explicit WordsLeft(const WrittenPlan& plan);
 
@@ -35,6 +35,7 @@ class WordsLeft {
  private:
   void add_step(const WrittenPlan& plan);
   void add_network(const Origin& origin);
+  void add_parameters(std::string word, const WrittenPlan& plan, bool PlacedTensor::*are_such);
 
   std::map<std::string, std::string, std::less<>> words_;  // and what they are
   std::map<std::string, std::string, std::less<>> whys_;

@@ -8,6 +8,8 @@
 #include "shardwright/base/text.h"
 #include "shardwright/graph/calls.h"
 #include "shardwright/graph/forward_operator.h"
+#include "shardwright/graph/node_kinds.h"
+#include "shardwright/ops/optimizer_settings.h"
 #include "shardwright/plan/decided.h"
 #include "shardwright/plan/leaves.h"
 #include "shardwright/search/planning/make_plan.h"
@@ -41,8 +43,12 @@ class PartReader {
       const Node& node = graph_.node(id);
       if (node.op->kind == OpKind::input) out_.inputs.push_back(leaf(node));
       if (node.op->kind == OpKind::parameter) {
-        out_.parameters.push_back(leaf(node));
-        out_.parameters.back().is_trained = trained.contains(node.results.front());
+        PlacedTensor& parameter = out_.parameters.emplace_back(leaf(node));
+        parameter.is_trained = trained.contains(node.results.front());
+        parameter.is_frozen = is_frozen(node);
+        parameter.has_own_settings = std::ranges::any_of(node.attributes, [](const auto& attribute) {
+          return attribute.first.starts_with(own_setting) || attribute.first == rate_group;
+        });
       }
       if (is_forward_operator(node) && node.strategy) add_results(id, node);
     }

@@ -25,6 +25,8 @@ struct PlacedTensor {
   Layout read;    // as its first reader wants it: another where optimizer parallelism shards weights
   Layout state;   // of a parameter: as the states of its update lie
   bool is_trained = false;
+  bool is_frozen = false;         // of a parameter: read and never trained
+  bool has_own_settings = false;  // of a parameter: not those of the optimizer
 };
 
 /// A part of the network: a stage, or of several chunks a stage one of them.

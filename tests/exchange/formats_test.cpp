@@ -155,6 +155,21 @@ TEST_F(Exchange, every_format_tells_all_that_it_does_not_take) {
   }
 }
 
+/// None of them has the like: weights that are not trained, and those that an optimizer treats otherwise.
+TEST_F(Exchange, parameters_that_are_trained_otherwise_than_others_are_told) {
+  write_bytes("own.graph",
+              "%x = input f32[8, 4]\n%w = param f32[4, 4] (own_weight_decay=0.5)\n%v = param f32[4, 4] "
+              "(frozen=true)\n"
+              "%y = matmul %x, %w\n%z = matmul %y, %v\n%loss = reduce_mean %z\noutput %loss\n");
+  ASSERT_EQ(run({"plan", "own.graph", "--devices", "2", "--fix", "dp=2", "-o", "p.json"}).status, 0);
+  for (const char* format : {"deepspeed", "accelerate", "jax", "dtensor"}) {
+    const Ran ran = run({"export", "p.json", "--to", format});
+    ASSERT_EQ(ran.status, 0) << ran.err;
+    EXPECT_NE(ran.err.find("frozen parameters: 'v'"), std::string::npos) << ran.err;
+    EXPECT_NE(ran.err.find("settings of parameters: 'w'"), std::string::npos) << ran.err;
+  }
+}
+
 TEST_F(Exchange, dtensor_leaves_room_for_an_axis_that_is_more_major_and_more_to_the_right) {
   ASSERT_EQ(run({"plan", "matmul_chain:widths=8-8-8,batch=8", "--devices", "4", "--set",
                  "dp=2,tp=2,zero=3,zero_threshold=0", "-o", "p.json"})
