@@ -131,8 +131,7 @@ class PlannedStep:
     @overload
     def __init__(self, trace: Trace, outputs: Sequence[Tensor], options: Mapping[str, str], optimizer: str | None = ...,
                  settings: dict[str, Any] = ..., clip_norm: float = ...,
-                 retrace: Callable[[int], tuple[Trace, list[Tensor]]] | None = ...,
-                 others: Sequence[tuple[Trace, list[Tensor], Callable[[int], tuple[Trace, list[Tensor]]]]] = ...) -> None: ...
+                 retrace: Callable[[int], tuple[Trace, list[Tensor]]] | None = ...) -> None: ...
     @overload
     def __init__(self, model: str, optimizer: str, settings: dict[str, Any], clip_norm: float,
                  options: Mapping[str, str]) -> None: ...
@@ -167,7 +166,8 @@ class Program:
     def __init__(self, trace: Trace, outputs: Sequence[Tensor], options: Mapping[str, str], store: Store | None = ...,
                  optimizer: str | None = ..., settings: dict[str, Any] = ..., clip_norm: float = ...,
                  has_set_rate: bool = ..., ranks: Sequence[int] = ...,
-                 retrace: Callable[[int], tuple[Trace, list[Tensor]]] | None = ...) -> None: ...
+                 retrace: Callable[[int], tuple[Trace, list[Tensor]]] | None = ...,
+                 others: Sequence[tuple[Trace, list[Tensor], Callable[[int], tuple[Trace, list[Tensor]]]]] = ...) -> None: ...
     @overload
     def __init__(self, model: str, optimizer: str, settings: dict[str, Any], clip_norm: float,
                  options: Mapping[str, str], store: Store) -> None: ...
