@@ -31,9 +31,8 @@ bool try_folder(const std::string& path) {
   for (const char* keys : {"", ":dropout=0,batch=4"})
     is_taken = run({"show", config + keys, "--summary"}).status == 0 || is_taken;
   if (is_taken) prove_and_train({config + ":batch=4", "--devices", "2", "--fix", "tp=2"});
-  placed(path, "net", "config.json");
-  run({"train", fs::path(placed(path, "net", "config.json")).parent_path().string(), "--steps", "1",
-       "--json"});
+  const std::string beside_weights = placed(path, "net", "config.json");
+  run({"train", fs::path(beside_weights).parent_path().string(), "--steps", "1", "--json"});
   return is_taken;
 }
 

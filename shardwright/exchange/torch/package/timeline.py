@@ -3,6 +3,7 @@ learns prices from it. While steps are recorded each kernel is waited for."""
 
 import ast
 import inspect
+import itertools
 import json
 import time
 
@@ -89,23 +90,19 @@ class Trace:
             return
         first, lines = min(begin for events in all_events for _, _, begin, *_ in events), []
         per_group = program.RANKS // len(program.TASKS)
-        tracks = 2 * program.RANKS
+        further = itertools.count(2 * program.RANKS)  # tracks, behind two of each rank
         for rank, events in enumerate(all_events):
-            group, others = rank // per_group, []  # tracks of what is on its way together, by when they are free
+            group, free = rank // per_group, {2 * rank + 1: 0}  # tracks of what is on its way, and from when on they are
             for number, what in ((2 * rank, "compute"), (2 * rank + 1, "communication")):
                 lines.append(heading(group, number, rank, what))
             for category, name, begin, end, _, arguments in sorted(events, key=lambda event: event[2]):
                 number = 2 * rank
                 if category == "communication":
-                    free = next((i for i, (until, _) in enumerate(others) if until <= begin), len(others))
-                    if free == len(others):
-                        number, tracks = (2 * rank + 1, tracks) if not others else (tracks, tracks + 1)
-                        if others:
-                            lines.append(heading(group, number, rank, f"communication {free + 1}"))
-                        others.append(None)
-                    else:
-                        number = others[free][1]
-                    others[free] = end, number
+                    number = next((track for track, since in free.items() if since <= begin), None)
+                    if number is None:
+                        number = next(further)
+                        lines.append(heading(group, number, rank, f"communication {len(free) + 1}"))
+                    free[number] = end
                 lines.append({"ph": "X", "cat": category, "name": name, "ts": (begin - first) * 1e-3,
                               "dur": (end - begin) * 1e-3, "args": arguments, "pid": group, "tid": number})
         with open(path, "w") as f:
