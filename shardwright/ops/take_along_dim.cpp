@@ -149,73 +149,59 @@ std::vector<ValueId> add_gradient(Gradient& g) {
   return {g.call("take_along_dim", {g.dy(), g.in(1)}, {{"dim", g.attributes().integer("dim", 0)}}), {}};
 }
 
-constexpr const char* own_in_torch = R"(
-def own_places(indices, first, count):
-    """Where indices are among a rank's `count` elements, which begin at `first`, and whether they are."""
-    at = indices.long() - first
-    return at.clamp(0, max(count - 1, 0)), (at >= 0) & (at < count)
-)";
-
-constexpr const char* own_in_jax = R"(
-def own_places(indices, first, count):
-    """Where indices are among a rank's `count` elements, which begin at `first`, and whether they are."""
-    at = indices.astype(jnp.int64) - first
-    return jnp.clip(at, 0, max(count - 1, 0)), (at >= 0) & (at < count)
-)";
-
 }  // namespace
 
 std::vector<OpDef> take_along_dim() {
-  return {{.name = "take_along_dim",
-           .doc = "y[p.., k, e..] = x[p.., indices[p.., k, e..], e..], `dim` being the dim that is indexed",
-           .attributes = {"dim"},
-           .defaults = {{"dim", std::int64_t{0}}},
-           .rule_for = take_rule,
-           .linear = "{0}",
-           .infer = infer_take,
-           .flops = flops_of_rows,
-           .gradient = take_gradient,
-           .kernel = take_kernel,
-           .samples = {"f32[12,4], i32[6,4]<12", "f32[4,6,2], i64[4,12,2]<6 (dim=1)",
-                       "f32[6,4], i32[6,2]<4 (dim=-1)", "f32[6], i64[4]<6"},
-           .torch = {.line = "take_along({0}, {1}, {dim}, {v.offset})",
-                     .functions = std::string(own_in_torch) + R"(
+  return {
+      {.name = "take_along_dim",
+       .doc = "y[p.., k, e..] = x[p.., indices[p.., k, e..], e..], `dim` being the dim that is indexed",
+       .attributes = {"dim"},
+       .defaults = {{"dim", std::int64_t{0}}},
+       .rule_for = take_rule,
+       .linear = "{0}",
+       .infer = infer_take,
+       .flops = flops_of_rows,
+       .gradient = take_gradient,
+       .kernel = take_kernel,
+       .samples = {"f32[12,4], i32[6,4]<12", "f32[4,6,2], i64[4,12,2]<6 (dim=1)",
+                   "f32[6,4], i32[6,2]<4 (dim=-1)", "f32[6], i64[4]<6"},
+       .torch = {.line = "take_along({0}, {1}, {dim}, {v.offset})", .functions = std::string(own_rows) + R"(
 def take_along(x, indices, dim, first):
     """Elements of other ranks are zeros."""
-    at, is_own = own_places(indices, first, x.shape[dim])
+    at, is_own = (of_all.reshape(indices.shape) for of_all in own_rows(indices, first, x.shape[dim]))
     return x.gather(dim, at).masked_fill(~is_own, 0)
 )"},
-           .jax = {.functions = std::string(own_in_jax) + R"(
+       .jax = {.functions = std::string(own_rows_in_jax) + R"(
 def take_along(x, indices, dim, first):
     """Elements of other ranks are zeros."""
-    at, is_own = own_places(indices, first, x.shape[dim])
+    at, is_own = (of_all.reshape(indices.shape) for of_all in own_rows(indices, first, x.shape[dim]))
     return jnp.where(is_own, jnp.take_along_axis(x, at, dim), jnp.zeros((), x.dtype))
 )"}},
-          {.name = "add_along_dim",
-           .doc = "y[p.., v, e..] = sum of x[p.., k, e..] where indices[p.., k, e..] = v; v runs to `count`",
-           .attributes = {"count", "dim"},
-           .defaults = {{"dim", std::int64_t{0}}},
-           .rule_for = add_rule,
-           .linear = "{0}",
-           .infer = infer_add,
-           .flops = flops_of_rows,
-           .gradient = add_gradient,
-           .kernel = add_kernel,
-           .workspace = bytes_of_sums,
-           .samples = {"f32[6,4], i32[6,4]<12 (count=12)", "f32[4,12,2], i64[4,12,2]<6 (count=6, dim=1)",
-                       "f32[6,2], i32[6,2]<4 (count=4, dim=-1)"},
-           .torch = {.line = "add_along({0}, {1}, {dim}, {v.offset}, {shape})",
-                     .functions = std::string(own_in_torch) + R"(
+      {.name = "add_along_dim",
+       .doc = "y[p.., v, e..] = sum of x[p.., k, e..] where indices[p.., k, e..] = v; v runs to `count`",
+       .attributes = {"count", "dim"},
+       .defaults = {{"dim", std::int64_t{0}}},
+       .rule_for = add_rule,
+       .linear = "{0}",
+       .infer = infer_add,
+       .flops = flops_of_rows,
+       .gradient = add_gradient,
+       .kernel = add_kernel,
+       .workspace = bytes_of_sums,
+       .samples = {"f32[6,4], i32[6,4]<12 (count=12)", "f32[4,12,2], i64[4,12,2]<6 (count=6, dim=1)",
+                   "f32[6,2], i32[6,2]<4 (count=4, dim=-1)"},
+       .torch = {.line = "add_along({0}, {1}, {dim}, {v.offset}, {shape})",
+                 .functions = std::string(own_rows) + R"(
 def add_along(x, indices, dim, first, shape):
     """Each element is added at its index; places of other ranks are theirs."""
-    at, is_own = own_places(indices, first, shape[dim])
+    at, is_own = (of_all.reshape(indices.shape) for of_all in own_rows(indices, first, shape[dim]))
     x_own = wide(x).masked_fill(~is_own, 0)
     return torch.zeros(shape, dtype=x_own.dtype, device=x.device).scatter_add(dim, at, x_own).to(x.dtype)
 )"},
-           .jax = {.functions = std::string(own_in_jax) + R"(
+       .jax = {.functions = std::string(own_rows_in_jax) + R"(
 def add_along(x, indices, dim, first, shape):
     """Each element is added at its index; places of other ranks are theirs."""
-    at, is_own = own_places(indices, first, shape[dim])
+    at, is_own = (of_all.reshape(indices.shape) for of_all in own_rows(indices, first, shape[dim]))
     where = list(jnp.indices(indices.shape, sparse=True))
     where[dim] = jnp.where(is_own, at, shape[dim])
     own = wide(x)
