@@ -61,10 +61,10 @@ CASES = {
 }
 
 
-def drawn(count, seed):
+def drawn(count, seed, models=(FFN, GPT, LLAMA)):
     draw, out = random.Random(seed), {}
     while len(out) < count:
-        model, devices = draw.choice([FFN, GPT, LLAMA]), draw.choice([1, 2, 4, 8])
+        model, devices = draw.choice(models), draw.choice([1, 2, 4, 8])
         stages = draw.choice([1, 1, 2]) if devices > 1 else 1
         flags = [f"--devices {devices}", "--optimizer " + draw.choice(["sgd", "momentum", "adam", "adamw"])]
         micro_batches = draw.choice([2, 3, 4]) if stages > 1 else draw.choice([1, 1, 2, 3])
