@@ -30,9 +30,10 @@ inline double batch_norm_count(const KernelCall& call) {
 
 /// In PyTorch: all of them, moments being [2, channels] of f64.
 inline constexpr const char* batch_norm_in_torch = R"(
-def of_channels(x, like):
-    """A number of each channel, to be used with `like`."""
-    return x.to(wide(like).dtype).reshape((-1,) + (1,) * (like.dim() - 2))
+def of_channels(like, *numbers):
+    """Numbers of each channel, to be used with `like`."""
+    once = computed_once(*[x.to(wide(like).dtype) for x in numbers])
+    return [x.reshape((-1,) + (1,) * (like.dim() - 2)) for x in once]
 
 
 def mean_and_variance(moments):
@@ -55,6 +56,11 @@ def batch_moments(x, count):
 
 
 def batch_norm(x, gamma, beta, moments, epsilon):
+    if is_compiling():  # then with what stands around it
+        mean, scale = mean_and_scale(moments, epsilon)
+        factor = gamma.double() * scale
+        factor, shift = of_channels(x, factor, beta.double() - mean * factor)
+        return (wide(x) * factor + shift).to(x.dtype)
     v, (mean, variance) = wide(x), mean_and_variance(moments)
     weights = [w.to(v.dtype) for w in (mean, variance, gamma, beta)]
     return F.batch_norm(v, *weights, training=False, eps=epsilon).to(x.dtype)
@@ -72,7 +78,7 @@ def batch_norm_grad(dy, x, gamma, moments, dgamma, dbeta, count, epsilon):
     factor = gamma.double() * scale
     slope = -dgamma.double() * scale / count * factor
     shift = -mean * slope - dbeta.double() / count * factor
-    shift, slope, factor = (of_channels(n, x) for n in (shift, slope, factor))
+    shift, slope, factor = of_channels(x, shift, slope, factor)
     return torch.addcmul(shift, wide(x), slope).addcmul_(wide(dy), factor).to(x.dtype)
 
 

@@ -102,13 +102,6 @@ def square_root(x):
     return torch.sqrt(x)
 
 
-def computed_once(*scalars):
-    """Of what is compiled in a kernel of its own, as a running sum of one addend is: else with every few elements again."""
-    if not is_compiling():
-        return scalars
-    return torch.cumsum(torch.stack(scalars).reshape(-1, 1), 1).reshape(-1).unbind()
-
-
 def in_place(weight, states, master, guard, gradient, kernel, run, by_formula):
     """New values where the old ones are: by `run` of PyTorch's own kernel of that name, which asks for no strides, or by formula."""
     held = [weight, *states] if master is None else [weight, *states, master]

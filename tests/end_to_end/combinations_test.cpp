@@ -14,6 +14,7 @@
 #include <string>
 
 #include "shardwright/base/random.h"
+#include "tests/support/draws.h"
 #include "tests/support/on_each_rank.h"
 #include "tests/support/training_run.h"
 
@@ -287,13 +288,9 @@ Combination random_combination(std::uint64_t seed) {
   return c;
 }
 
-/// Others with another SHARDWRIGHT_SEED, which scripts/test.sh --full takes from the clock.
 class RandomCombinations : public ::testing::TestWithParam<int> {};
 
-std::uint64_t seed_of(int index) {
-  const char* said = std::getenv("SHARDWRIGHT_SEED");
-  return (said ? std::strtoull(said, nullptr, 10) : 0) + static_cast<std::uint64_t>(index);
-}
+std::uint64_t seed_of(int index) { return testing::further_seeds() + static_cast<std::uint64_t>(index); }
 
 TEST_P(RandomCombinations, losses_are_those_of_one_device) {
   const std::uint64_t seed = seed_of(GetParam());

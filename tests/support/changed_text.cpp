@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/draws.h"
+
 namespace shardwright::testing {
 namespace {
 
@@ -172,7 +174,7 @@ void change_elements(Random& random, Json& json) {
 }  // namespace
 
 Random random_of(std::uint64_t seed) {
-  if (const char* const given = std::getenv("SHARDWRIGHT_SEED")) seed += std::strtoull(given, nullptr, 10);
+  seed += further_seeds();
   return Random(seed);
 }
 
