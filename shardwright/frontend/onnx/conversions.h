@@ -22,8 +22,12 @@ std::vector<Conversion> elementwise();  // arithmetic, activations, comparisons
 std::vector<Conversion> shapes();       // what moves elements, and what is known of shapes
 std::vector<Conversion> constants();    // what makes values of nothing
 std::vector<Conversion> reductions();   // sums, maxima, softmax, positions
-std::vector<Conversion> layers();       // products, convolution, pooling, norms, dropout
+std::vector<Conversion> layers();       // products, norms, dropout
 std::vector<Conversion> losses();       // what is compared with labels
+
+std::vector<Conversion> convolutions();    // and transposed ones
+std::vector<Conversion> normalizations();  // by groups, channels, a dim
+std::vector<Conversion> pools();           // of windows and of all
 
 /// All of them, sorted by name.
 const std::vector<Conversion>& all();

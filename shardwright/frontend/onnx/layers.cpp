@@ -4,17 +4,12 @@
 
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/frontend/onnx/conversions.h"
-#include "shardwright/frontend/onnx/limits.h"
-#include "shardwright/ops/calls.h"
+#include "shardwright/frontend/onnx/moves.h"
 
 namespace shardwright::onnx_operators {
 namespace {
 
 using List = std::vector<std::int64_t>;
-
-ValueId reshaped(OnnxNode& n, ValueId x, const Shape& shape) {
-  return n.type_of(x).shape == shape ? x : n.call("reshape", {x}, {{"shape", shape}});
-}
 
 // ---- products ----
 
@@ -46,134 +41,6 @@ void matmul(OnnxNode& n) {
   if (a_is_vector) shape.erase(shape.end() - (b_is_vector ? 1 : 2));
   n.give(reshaped(n, y, shape));
 }
-
-// ---- windows ----
-
-/// The geometry of a node whose kernel slides over all dims behind the channels: one or two, and one is made two.
-struct Window {
-  List kernel, strides, dilations, pads;  // pads: all before, then all after
-
-  Window(const OnnxNode& n, const Shape& x, List of_kernel) : kernel(std::move(of_kernel)) {
-    const std::size_t dims = x.size() < 2 ? 0 : x.size() - 2;
-    if (dims != 1 && dims != 2)
-      throw error("of {} is not supported; it has one or two dims behind the channels", to_text(x));
-    strides = n.integers("strides", List(dims, 1));
-    dilations = n.integers("dilations", List(dims, 1));
-    pads = n.integers("pads", List(2 * dims, 0));
-    if (kernel.size() != dims || strides.size() != dims || dilations.size() != dims ||
-        pads.size() != 2 * dims)
-      throw error("kernel, strides, dilations and pads should be of {} dims", dims);
-    for (const List* list : {&kernel, &strides, &dilations, &pads})
-      for (std::int64_t v : *list)
-        if (v < (list == &pads ? 0 : 1) || v > limits::attribute)
-          throw error("a kernel size, stride, dilation or pad of {} is not supported", v);
-    place(n.text("auto_pad", "NOTSET"), x);
-    check_whole(n.integer("ceil_mode", 0) != 0, x);
-  }
-
-  void make_two() {
-    if (kernel.size() == 2) return;
-    for (List* list : {&kernel, &strides, &dilations}) list->push_back(1);
-    pads = {pads[0], 0, pads[1], 0};
-  }
-
-  Attributes attributes(bool has_kernel) const {
-    Attributes out;
-    if (has_kernel) out.set("kernel", kernel);
-    const auto set_unless = [&](std::int64_t usual, const char* name, const List& list) {
-      if (std::ranges::count(list, usual) != std::ssize(list)) out.set(name, list);
-    };
-    set_unless(1, "strides", strides);
-    set_unless(1, "dilations", dilations);
-    set_unless(0, "pads", pads);
-    return out;
-  }
-
- private:
-  std::int64_t reach(std::size_t d) const { return (kernel[d] - 1) * dilations[d] + 1; }
-
-  void place(const std::string& auto_pad, const Shape& x) {
-    if (auto_pad == "NOTSET") return;
-    if (auto_pad != "VALID" && auto_pad != "SAME_UPPER" && auto_pad != "SAME_LOWER")
-      throw error("attribute 'auto_pad={}' is not supported", printable(auto_pad));
-    std::ranges::fill(pads, 0);
-    if (auto_pad == "VALID") return;
-    for (std::size_t d = 0; d < kernel.size(); ++d) {
-      const std::int64_t out = (x[2 + d] + strides[d] - 1) / strides[d];
-      const std::int64_t all = std::max<std::int64_t>((out - 1) * strides[d] + reach(d) - x[2 + d], 0);
-      pads[d] = auto_pad == "SAME_UPPER" ? all / 2 : all - all / 2;
-      pads[kernel.size() + d] = all - pads[d];
-    }
-  }
-
-  /// With ceil_mode a window may begin where there is not all of it left.
-  void check_whole(bool rounds_up, const Shape& x) const {
-    for (std::size_t d = 0; rounds_up && d < kernel.size(); ++d)
-      if ((x[2 + d] + pads[d] + pads[kernel.size() + d] - reach(d)) % strides[d] != 0)
-        throw error("attribute 'ceil_mode=1' is not supported where windows do not fit {}", to_text(x));
-  }
-};
-
-/// [b, c, l] as [b, c, l, 1], and back.
-ValueId with_two(OnnxNode& n, ValueId x) {
-  Shape shape = n.type_of(x).shape;
-  if (shape.size() == 3) shape.push_back(1);
-  return reshaped(n, x, shape);
-}
-ValueId with_dims(OnnxNode& n, ValueId y, std::size_t rank) {
-  Shape shape = n.type_of(y).shape;
-  shape.resize(rank);
-  return reshaped(n, y, shape);
-}
-
-/// A value per channel, beside x of `rank` dims.
-ValueId per_channel(OnnxNode& n, ValueId v, std::size_t rank) {
-  Shape shape(rank - 1, 1);
-  shape[0] = element_count(n.type_of(v).shape);
-  return reshaped(n, v, shape);
-}
-
-void conv(OnnxNode& n) {
-  const Shape &x = n.shape(0), &w = n.shape(1);
-  if (w.size() != x.size()) throw error("of {} by a weight of {} does not exist", to_text(x), to_text(w));
-  const List kernel(w.begin() + std::min<std::ptrdiff_t>(2, static_cast<std::ptrdiff_t>(w.size())), w.end());
-  if (n.integers("kernel_shape", kernel) != kernel)
-    throw error("kernel_shape {} is not that of the weight {}", to_text(n.integers("kernel_shape")),
-                to_text(w));
-  Window window(n, x, kernel);
-  window.make_two();
-  Attributes attributes = window.attributes(false);
-  if (const std::int64_t groups = n.integer("group", 1); groups != 1) attributes.set("groups", groups);
-  ValueId y = n.main("conv2d", {with_two(n, n.in(0)), with_two(n, n.in(1))}, std::move(attributes));
-  y = with_dims(n, y, x.size());
-  n.give(n.has(2) ? n.call("add", {y, per_channel(n, n.in(2), x.size())}) : y);
-}
-
-void pool(OnnxNode& n, std::string_view op, Attributes more) {
-  const std::size_t rank = n.shape(0).size();
-  Window window(n, n.shape(0), n.integers("kernel_shape"));
-  window.make_two();
-  for (const auto& [name, value] : window.attributes(true)) more.set(name, value);
-  n.give(with_dims(n, n.main(op, {with_two(n, n.in(0))}, std::move(more)), rank));
-}
-
-void max_pool(OnnxNode& n) {
-  n.integer("storage_order", 0);  // of the indices, which are not given
-  pool(n, "max_pool2d", {});
-}
-
-void average_pool(OnnxNode& n) {
-  pool(n, "avg_pool2d", {{"count_pads", n.integer("count_include_pad", 0) != 0}});
-}
-
-void pool_all(OnnxNode& n, std::string_view op) {
-  List dims;
-  for (std::size_t d = 2; d < n.shape(0).size(); ++d) dims.push_back(static_cast<std::int64_t>(d));
-  n.give(dims.empty() ? n.in(0) : n.main(op, {n.in(0)}, {{"dims", dims}, {"keep", true}}));
-}
-
-void global_average_pool(OnnxNode& n) { pool_all(n, "reduce_mean"); }
-void global_max_pool(OnnxNode& n) { pool_all(n, "reduce_max"); }
 
 // ---- norms ----
 
@@ -214,12 +81,6 @@ void batch_normalization(OnnxNode& n) {
                     n.name()));
 }
 
-void instance_normalization(OnnxNode& n) {
-  if (n.shape(0).size() < 3) throw error("of {} needs at least 3 dims", to_text(n.shape(0)));
-  n.give(n.main("group_norm", {n.in(0), n.in(1), n.in(2)},
-                {{"epsilon", n.number("epsilon", 1e-5)}, {"groups", n.shape(0)[1]}}));
-}
-
 void layer_normalization(OnnxNode& n) {
   const Shape& x = n.shape(0);
   const auto first = n.dim(n.integer("axis", -1), x.size());
@@ -247,17 +108,10 @@ void dropout(OnnxNode& n) {
 }  // namespace
 
 std::vector<Conversion> layers() {
-  return {{"AveragePool", average_pool, false},
-          {"BatchNormalization", batch_normalization, false},
-          {"Conv", conv, false},
-          {"Dropout", dropout},
-          {"Gemm", gemm, false},
-          {"GlobalAveragePool", global_average_pool, false},
-          {"GlobalMaxPool", global_max_pool, false},
-          {"InstanceNormalization", instance_normalization, false},
-          {"LayerNormalization", layer_normalization, false},
-          {"MatMul", matmul, false},
-          {"MaxPool", max_pool, false}};
+  return {
+      {"BatchNormalization", batch_normalization, false}, {"Dropout", dropout},      {"Gemm", gemm, false},
+      {"LayerNormalization", layer_normalization, false}, {"MatMul", matmul, false},
+  };
 }
 
 }  // namespace shardwright::onnx_operators
