@@ -217,30 +217,12 @@ void tile(OnnxNode& n) {
   n.give(n.main("tile", {n.in(0)}, {{"repeats", repeats}}));
 }
 
-void pad(OnnxNode& n) {
-  const std::string mode = n.text("mode", "constant");
-  if (mode != "constant")
-    throw error("attribute 'mode={}' is not supported; it should be constant", printable(mode));
-  double value = n.number("value", 0);
-  if (n.has(2)) value = n.number_of(2);
-  const List pads = n.integers_of(1, "pads");
-  const std::size_t rank = n.shape(0).size();
-  if (pads.size() != 2 * rank) throw error("has {} pads for {} dims", pads.size(), rank);
-  for (std::int64_t p : pads)
-    if (p < 0 || p > limits::attribute) throw error("a pad of {} is not supported; pads start at 0", p);
-  if (std::ranges::count(pads, 0) == static_cast<std::ptrdiff_t>(pads.size())) return n.give(n.in(0));
-  const auto middle = pads.begin() + static_cast<std::ptrdiff_t>(rank);
-  n.give(n.main(
-      "pad", {n.in(0)},
-      {{"before", List(pads.begin(), middle)}, {"after", List(middle, pads.end())}, {"value", value}}));
-}
-
 }  // namespace
 
 std::vector<Conversion> shapes() {
-  return {{"Concat", concat},   {"Expand", expand},   {"Flatten", flatten},     {"Gather", gather},
-          {"Pad", pad},         {"Reshape", reshape}, {"Slice", slice},         {"Split", split},
-          {"Squeeze", squeeze}, {"Tile", tile},       {"Transpose", transpose}, {"Unsqueeze", unsqueeze}};
+  return {{"Concat", concat},   {"Expand", expand},       {"Flatten", flatten},    {"Gather", gather},
+          {"Reshape", reshape}, {"Slice", slice},         {"Split", split},        {"Squeeze", squeeze},
+          {"Tile", tile},       {"Transpose", transpose}, {"Unsqueeze", unsqueeze}};
 }
 
 }  // namespace shardwright::onnx_operators
