@@ -11,7 +11,7 @@ const std::vector<Conversion>& all() {
   static const std::vector<Conversion> table = [] {
     std::vector<Conversion> out;
     for (const auto& family : {elementwise(), shapes(), constants(), reductions(), layers(), losses(),
-                               convolutions(), normalizations(), pools(), rearranged()})
+                               convolutions(), normalizations(), places(), pools(), rearranged()})
       out.insert(out.end(), family.begin(), family.end());
     std::ranges::sort(out, {}, &Conversion::op);
     return out;

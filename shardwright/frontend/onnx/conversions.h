@@ -27,6 +27,7 @@ std::vector<Conversion> losses();       // what is compared with labels
 
 std::vector<Conversion> convolutions();    // and transposed ones
 std::vector<Conversion> normalizations();  // by groups, channels, a dim
+std::vector<Conversion> places();          // elements at indices
 std::vector<Conversion> pools();           // of windows and of all
 std::vector<Conversion> rearranged();      // blocks, edges
 
