@@ -30,6 +30,8 @@ std::vector<Conversion> normalizations();  // by groups, channels, a dim
 std::vector<Conversion> places();          // elements at indices
 std::vector<Conversion> pools();           // of windows and of all
 std::vector<Conversion> rearranged();      // blocks, edges
+std::vector<Conversion> resizing();        // images made larger or smaller
+std::vector<Conversion> sampling();        // images read at places
 
 /// All of them, sorted by name.
 const std::vector<Conversion>& all();
