@@ -25,7 +25,9 @@ std::vector<Conversion> reductions();   // sums, maxima, softmax, positions
 std::vector<Conversion> layers();       // products, norms, dropout
 std::vector<Conversion> losses();       // what is compared with labels
 
+std::vector<Conversion> attentions();      // with masks and caches, rotary embedding
 std::vector<Conversion> convolutions();    // and transposed ones
+std::vector<Conversion> gates();           // gated activations, linear attention
 std::vector<Conversion> normalizations();  // by groups, channels, a dim
 std::vector<Conversion> places();          // elements at indices
 std::vector<Conversion> pools();           // of windows and of all
