@@ -10,9 +10,9 @@ namespace shardwright::onnx_operators {
 const std::vector<Conversion>& all() {
   static const std::vector<Conversion> table = [] {
     std::vector<Conversion> out;
-    for (const auto& family :
-         {elementwise(), shapes(), constants(), reductions(), layers(), losses(), attentions(),
-          convolutions(), gates(), normalizations(), places(), pools(), rearranged(), resizing(), sampling()})
+    for (const auto& family : {elementwise(), shapes(), constants(), reductions(), layers(), losses(),
+                               attentions(), convolutions(), gates(), normalizations(), places(), pools(),
+                               rearranged(), recurrent(), resizing(), sampling()})
       out.insert(out.end(), family.begin(), family.end());
     std::ranges::sort(out, {}, &Conversion::op);
     return out;

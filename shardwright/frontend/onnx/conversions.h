@@ -32,6 +32,7 @@ std::vector<Conversion> normalizations();  // by groups, channels, a dim
 std::vector<Conversion> places();          // elements at indices
 std::vector<Conversion> pools();           // of windows and of all
 std::vector<Conversion> rearranged();      // blocks, edges
+std::vector<Conversion> recurrent();       // step by step
 std::vector<Conversion> resizing();        // images made larger or smaller
 std::vector<Conversion> sampling();        // images read at places
 

@@ -130,6 +130,11 @@ std::vector<std::int64_t> OnnxNode::integers(std::string_view name,
   return a ? std::vector<std::int64_t>{a->ints().begin(), a->ints().end()} : otherwise;
 }
 
+std::vector<std::string> OnnxNode::texts(std::string_view name) const {
+  const AttributeProto* a = attribute(name, AttributeProto::STRINGS);
+  return a ? std::vector<std::string>{a->strings().begin(), a->strings().end()} : std::vector<std::string>{};
+}
+
 const onnx::TensorProto* OnnxNode::tensor(std::string_view name) const {
   const AttributeProto* a = attribute(name, AttributeProto::TENSOR);
   if (a && is_external(a->t()))

@@ -74,6 +74,7 @@ class OnnxNode {
   double number(std::string_view name, double otherwise) const;
   std::string text(std::string_view name, std::string_view otherwise) const;
   std::vector<std::int64_t> integers(std::string_view name, std::vector<std::int64_t> otherwise = {}) const;
+  std::vector<std::string> texts(std::string_view name) const;
   const onnx::TensorProto* tensor(std::string_view name) const;
   /// Integers of input `i`, or of the attribute that it was in earlier operator sets; nothing if it is left out.
   std::vector<std::int64_t> integers_of(std::size_t i, std::string_view attribute) const;
