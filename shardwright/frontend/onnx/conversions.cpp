@@ -11,8 +11,8 @@ const std::vector<Conversion>& all() {
   static const std::vector<Conversion> table = [] {
     std::vector<Conversion> out;
     for (const auto& family : {elementwise(), shapes(), constants(), reductions(), layers(), losses(),
-                               attentions(), convolutions(), gates(), normalizations(), places(), pools(),
-                               rearranged(), recurrent(), resizing(), sampling()})
+                               attentions(), contractions(), convolutions(), gates(), normalizations(),
+                               places(), pools(), rearranged(), recurrent(), resizing(), sampling()})
       out.insert(out.end(), family.begin(), family.end());
     std::ranges::sort(out, {}, &Conversion::op);
     return out;

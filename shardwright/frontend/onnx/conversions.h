@@ -26,6 +26,7 @@ std::vector<Conversion> layers();       // products, norms, dropout
 std::vector<Conversion> losses();       // what is compared with labels
 
 std::vector<Conversion> attentions();      // with masks and caches, rotary embedding
+std::vector<Conversion> contractions();    // einsum, products along dims
 std::vector<Conversion> convolutions();    // and transposed ones
 std::vector<Conversion> gates();           // gated activations, linear attention
 std::vector<Conversion> normalizations();  // by groups, channels, a dim
