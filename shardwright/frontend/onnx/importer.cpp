@@ -10,6 +10,7 @@
 #include "shardwright/frontend/onnx/exporter.h"
 #include "shardwright/frontend/onnx/input_sizes.h"
 #include "shardwright/frontend/onnx/limits.h"
+#include "shardwright/frontend/onnx/loops.h"
 #include "shardwright/frontend/onnx/node.h"
 #include "shardwright/frontend/onnx/reading.h"
 #include "shardwright/frontend/onnx/tensors.h"
@@ -53,6 +54,13 @@ class Importer {
     if (!proto.domain().empty() && proto.domain() != "ai.onnx")
       throw error("operator '{}.{}' is not supported; there are ONNX's own", printable(proto.domain()),
                   printable(proto.op_type()));
+    if (is_loop(proto)) {
+      return unroll(proto,
+                    {.opset = file_.opset,
+                     .at = [this](const std::string& name) -> const Known& { return values_.at(name); },
+                     .add = [this](const onnx::NodeProto& node) { add(node); },
+                     .budget = nodes_left_});
+    }
     const auto& conversion = onnx_operators::find(proto.op_type());
     std::vector<Known> results;
     try {
@@ -209,6 +217,7 @@ class Importer {
   const ModelArguments& arguments_;
   Trace trace_;
   Values values_;
+  std::int64_t nodes_left_ = limits::nodes;  // that loops may become
 };
 
 }  // namespace
