@@ -124,13 +124,27 @@ void triangle(OnnxNode& n) {
   n.give(n.main("where", {n.constant(std::move(mask)), n.in(0), zero}));
 }
 
+/// 1 where column - row is k, else 0.
+void identity_like(OnnxNode& n) {
+  const Type& like = n.type(0);
+  if (like.shape.size() != 2 || element_count(like.shape) > limits::constant_elements)
+    throw error("of {} is not supported; it has 2 dims and at most {} elements", to_text(like),
+                limits::constant_elements);
+  const std::int64_t k = n.integer("k", 0);
+  DType dtype = like.dtype;
+  if (n.has_attribute("dtype")) dtype = dtype_of_onnx(static_cast<std::int32_t>(n.integer("dtype", 0)));
+  std::vector<double> numbers;
+  for (std::int64_t i = 0; i < element_count(like.shape); ++i)
+    numbers.push_back(i % like.shape[1] - i / like.shape[1] == k ? 1 : 0);
+  n.give(make_tensor({is_floating(dtype) ? n.precision() : dtype, like.shape}, numbers));
+}
+
 }  // namespace
 
 std::vector<Conversion> constants() {
-  return {{"Constant", constant}, {"ConstantOfShape", constant_of_shape},
-          {"Range", range},       {"NonZero", non_zero},
-          {"Shape", shape_of},    {"Size", size_of_value},
-          {"Trilu", triangle}};
+  return {{"EyeLike", identity_like}, {"Constant", constant}, {"ConstantOfShape", constant_of_shape},
+          {"Range", range},           {"NonZero", non_zero},  {"Shape", shape_of},
+          {"Size", size_of_value},    {"Trilu", triangle}};
 }
 
 }  // namespace shardwright::onnx_operators

@@ -59,6 +59,7 @@ class OnnxNode {
   void tell_uneven_loss() const { values_.tell_uneven_loss(); }
   /// The elements of an input that must be known. Throws: Error if they depend on the model's inputs.
   bool is_known(std::size_t i) const { return known(i).constant != nullptr; }
+  bool is_computed(std::size_t i) const { return !known(i).constant && !known(i).parameter; }
   std::shared_ptr<const Tensor> constant(std::size_t i) const;
   std::vector<std::int64_t> integers_of(std::size_t i) const;
   double number_of(std::size_t i) const;

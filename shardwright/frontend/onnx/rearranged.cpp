@@ -1,5 +1,7 @@
 // ONNX operators that lay elements out anew: blocks of an image into channels and back, around its edges, to a size.
 
+#include <cmath>
+
 #include "shardwright/frontend/onnx/conversions.h"
 #include "shardwright/frontend/onnx/limits.h"
 #include "shardwright/frontend/onnx/moves.h"
@@ -96,11 +98,24 @@ ValueId padded_by_elements(OnnxNode& n, ValueId x, const Edges& e, const std::st
   return x;
 }
 
+/// What is put around, where the operator cannot: a number that is computed, or is not finite.
+ValueId around(OnnxNode& n, ValueId x, const Edges& e) {
+  const auto with_edges = [&](ValueId v) {
+    return n.call("pad", {v}, {{"before", e.before}, {"after", e.after}});
+  };
+  const ValueId ones =
+      n.call("fill", {},
+             {{"shape", n.type_of(x).shape}, {"value", 1.0}, {"dtype", std::string(name_of(DType::i32))}});
+  const ValueId is_inside = n.call("greater", {with_edges(ones), constant(n.builder(), DType::i32, 0)});
+  return n.main("where", {is_inside, with_edges(x), reshaped(n, n.untrained(2), {})});
+}
+
 /// Pads below 0 cut off.
 void pad(OnnxNode& n) {
   const std::string mode = n.text("mode", "constant");
   double value = n.number("value", 0);
-  if (n.has(2)) value = n.number_of(2);
+  const bool is_computed = n.has(2) && n.is_computed(2);
+  if (n.has(2) && !is_computed) value = n.number_of(2);
   Edges e = edges_of(n);
   if (mode == "edge" || mode == "reflect" || mode == "wrap")
     return n.give(padded_by_elements(n, n.in(0), e, mode));
@@ -117,6 +132,7 @@ void pad(OnnxNode& n) {
     e.after[d] = std::max<std::int64_t>(e.after[d], 0);
     is_more = is_more || e.before[d] > 0 || e.after[d] > 0;
   }
+  if (is_more && (is_computed || !std::isfinite(value))) return n.give(around(n, x, e));
   n.give(is_more ? n.main("pad", {x}, {{"before", e.before}, {"after", e.after}, {"value", value}}) : x);
 }
 

@@ -1,4 +1,4 @@
-// GridSample and AffineGrid: images read at places that are computed.
+// GridSample, AffineGrid and DeformConv: images read at places that are computed.
 //
 //   x [b, c, size...] and a grid [b, out..., dims] of places from -1 to 1, the last dim first -> y [b, c, out...]
 //
@@ -9,8 +9,7 @@
 #include <cmath>
 
 #include "shardwright/frontend/onnx/conversions.h"
-#include "shardwright/frontend/onnx/limits.h"
-#include "shardwright/frontend/onnx/moves.h"
+#include "shardwright/frontend/onnx/windows.h"
 
 namespace shardwright::onnx_operators {
 namespace {
@@ -197,10 +196,73 @@ void affine_grid(OnnxNode& n) {
   n.give(reshaped(n, y, shape));
 }
 
+// ---- convolution at places that are computed ----
+
+/// x [b, c, h, w] at the places of each tap of a kernel, moved by offsets [b, groups taps 2, oh, ow], each of `groups` of
+/// the channels by its own: [b, c taps, oh ow].
+ValueId deformed(OnnxNode& n, const Window& window, std::int64_t groups) {
+  const Shape x = n.shape(0), offsets = n.shape(2);
+  const std::int64_t taps = element_count(window.kernel), points = offsets[2] * offsets[3];
+  const ValueId by =
+      cast_called(n, reshaped(n, n.in(2), {x[0] * groups, taps, 2, points}), n.kept_precision());
+  std::vector<std::vector<Tap>> of_dims;
+  for (std::size_t d = 0; d < 2; ++d) {
+    std::vector<double> begins;
+    for (std::int64_t t = 0; t < taps; ++t)
+      for (std::int64_t p = 0; p < points; ++p) {
+        const std::int64_t tap = d == 0 ? t / window.kernel[1] : t % window.kernel[1];
+        const std::int64_t out = d == 0 ? p / offsets[3] : p % offsets[3];
+        begins.push_back(
+            static_cast<double>(out * window.strides[d] + tap * window.dilations[d] - window.before(d)));
+      }
+    const auto at = static_cast<std::int64_t>(d);
+    const ValueId begin = numbers(n, {n.kept_precision(), {1, taps, 1, points}}, begins);
+    const ValueId place = n.call("add", {part(n, by, 2, at, at + 1), begin});
+    of_dims.push_back(taps_along(n, {}, reshaped(n, place, {x[0] * groups, 1, taps * points}), x[2 + d]));
+  }
+  ValueId y = reshaped(n, n.in(0), {x[0] * groups, x[1] / groups, x[2] * x[3]});
+  y = sampled(n, y, of_dims, {x[2], x[3]});
+  if (n.has(4)) y = n.call("mul", {y, reshaped(n, n.in(4), {x[0] * groups, 1, taps * points})});
+  return reshaped(n, y, {x[0], x[1] * taps, points});
+}
+
+void deform_conv(OnnxNode& n) {
+  const Shape x = n.shape(0), w = n.shape(1), offsets = n.shape(2);
+  if (x.size() != 4 || w.size() != 4 || offsets.size() != 4)
+    throw error("of {} by {} at {} is not supported; all have 4 dims", to_text(x), to_text(w),
+                to_text(offsets));
+  const List kernel(w.begin() + 2, w.end());
+  if (n.integers("kernel_shape", kernel) != kernel)
+    throw error("kernel_shape {} is not that of the weight {}", to_text(n.integers("kernel_shape")),
+                to_text(w));
+  const Window window(n, x, kernel);
+  const std::int64_t groups = n.integer("group", 1), offset_groups = n.integer("offset_group", 1);
+  const std::int64_t taps = element_count(kernel);
+  if (groups < 1 || offset_groups < 1 || x[1] != w[1] * groups || w[0] % groups != 0 ||
+      x[1] % offset_groups != 0)
+    throw error("{} channels in {} and {} groups do not fit a weight of {}", x[1], groups, offset_groups,
+                to_text(w));
+  const Shape wanted{x[0], offset_groups * taps * 2, window.out(0, x[2]), window.out(1, x[3])};
+  if (offsets != wanted) throw error("offsets are {} but should be {}", to_text(offsets), to_text(wanted));
+  if (n.has(4) && element_count(n.shape(4)) * 2 != element_count(wanted))
+    throw error("a mask of {} does not fit offsets of {}", to_text(n.shape(4)), to_text(wanted));
+  if (taps * wanted[2] * wanted[3] > limits::constant_elements)
+    throw error("at {} places has more than {} elements", taps * wanted[2] * wanted[3],
+                limits::constant_elements);
+  const ValueId columns =
+      reshaped(n, deformed(n, window, offset_groups), {x[0], groups, w[1] * taps, wanted[2] * wanted[3]});
+  const ValueId weight = reshaped(n, n.in(1), {groups, w[0] / groups, w[1] * taps});
+  ValueId y = reshaped(n, n.main("matmul", {weight, columns}), {x[0], w[0], wanted[2], wanted[3]});
+  if (n.has(3)) y = n.call("add", {y, per_channel(n, n.in(3), 4)});
+  n.give(y);
+}
+
 }  // namespace
 
 std::vector<Conversion> sampling() {
-  return {{"AffineGrid", affine_grid, false}, {"GridSample", grid_sample, false}};
+  return {{"AffineGrid", affine_grid, false},
+          {"DeformConv", deform_conv, false},
+          {"GridSample", grid_sample, false}};
 }
 
 }  // namespace shardwright::onnx_operators
