@@ -113,8 +113,7 @@ ValueId seen_of_past(OnnxNode& n, const Heads& h, const Seen& seen) {
 ValueId seen_of_unpadded(OnnxNode& n, const Heads& h, const Seen& seen) {
   const ValueId count =
       reshaped(n, cast_called(n, n.in(AttentionIn::unpadded), DType::i64), {h.batch, 1, 1, 1});
-  List each(static_cast<std::size_t>(h.keys));
-  std::iota(each.begin(), each.end(), 0);
+  const List each = counted(h.keys);
   ValueId all = n.call("less", {integers(n, {h.keys}, each), count});
   // j - i + s - count, which is how far ahead of the query the key is, against a bound
   const auto compared = [&](std::string_view op, std::int64_t bound) {
@@ -147,8 +146,9 @@ ValueId bias_of(OnnxNode& n, const Heads& h, const Seen& seen) {
     if (lacks > 0 && n.type_of(given).shape[last] != 1) {  // keys behind those of the mask are not seen
       Type type{is_choice ? DType::boolean : dtype, n.type_of(given).shape};
       type.shape[last] = lacks;
-      const List off(static_cast<std::size_t>(element_count(type.shape)), 0);
-      const std::vector<double> none(off.size(), is_choice ? 0 : -std::numeric_limits<double>::infinity());
+      check_listed(element_count(type.shape));
+      const std::vector<double> none(static_cast<std::size_t>(element_count(type.shape)),
+                                     is_choice ? 0 : -std::numeric_limits<double>::infinity());
       given = joined(n, {is_choice ? given : cast_called(n, given, dtype), numbers(n, type, none)}, last);
     }
     if (is_choice)
@@ -210,8 +210,10 @@ void attention(OnnxNode& n) {
                                                 : 1 / std::sqrt(static_cast<double>(n.type_of(h.q).shape[3]));
   const double cap = n.number("softcap", 0);
   const std::int64_t mode = n.integer("qk_matmul_output_mode", 0);
-  const Seen seen{n.integer("is_causal", 0) != 0, n.integer("left_window_size", -1),
-                  n.integer("right_window_size", -1)};
+  const auto window = [&](const char* name) {
+    return std::clamp<std::int64_t>(n.integer(name, -1), -1, limits::elements);
+  };
+  const Seen seen{n.integer("is_causal", 0) != 0, window("left_window_size"), window("right_window_size")};
   if (mode < 0 || mode > 3) throw error("attribute 'qk_matmul_output_mode={}' is not supported", mode);
   if (cap < 0) throw error("attribute 'softcap={}' is not supported", cap);
   const bool is_plain = cap == 0 && !n.gives(AttentionOut::scores);

@@ -96,7 +96,8 @@ Term without_repeats(OnnxNode& n, Term t) {
     ValueId v = moved(n, moved(n, t.value, b, last), a, last - 1);
     Shape shape = n.type_of(v).shape;
     shape.pop_back();
-    shape.back() = size * size;
+    shape.back() = element_count(Shape{size, size});
+    check_listed(size);
     List diagonal;
     for (std::int64_t i = 0; i < size; ++i) diagonal.push_back(i * (size + 1));
     t.value = gathered(n, reshaped(n, v, shape), shape.size() - 1, diagonal);

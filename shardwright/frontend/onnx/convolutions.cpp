@@ -139,18 +139,17 @@ List sizes_of_transposed(OnnxNode& n, Window& window, const Shape& x) {
   for (std::size_t d = 0; d < dims; ++d) {
     if (more[d] < 0 || more[d] > limits::attribute)
       throw error("output_padding={} is not supported", to_text(more));
-    const std::int64_t full = window.strides[d] * (x[2 + d] - 1) + more[d] + window.reach(d);
+    const std::int64_t full =
+        element_count(Shape{window.strides[d], x[2 + d] - 1}) + more[d] + window.reach(d);
+    check_limits({full}, 1);
     if (is_same && !is_said) sizes.push_back(x[2 + d] * window.strides[d]);
-    if (is_same || is_said) {
-      const std::int64_t all = std::max<std::int64_t>(full - sizes[d], 0);
-      const bool is_upper = auto_pad == "SAME_UPPER";
-      window.pads[d] = is_upper ? all / 2 : all - all / 2;
-      window.pads[dims + d] = all - window.pads[d];
-    } else {
-      sizes.push_back(full - window.pads[d] - window.pads[dims + d]);
-    }
-    if (sizes[d] < 1 || sizes[d] > limits::attribute)
+    if (!is_same && !is_said) sizes.push_back(full - window.pads[d] - window.pads[dims + d]);
+    if (sizes[d] < 1 || sizes[d] > limits::elements)
       throw error("pads leave {} of dim {} of {}", sizes[d], 2 + d, to_text(x));
+    if (!is_same && !is_said) continue;
+    const std::int64_t all = std::max<std::int64_t>(full - sizes[d], 0);
+    window.pads[d] = auto_pad == "SAME_UPPER" ? all / 2 : all - all / 2;
+    window.pads[dims + d] = all - window.pads[d];
   }
   return sizes;
 }
@@ -177,6 +176,7 @@ void images_of_columns(OnnxNode& n) {
   if (x.size() != 3) throw error("of {} does not exist; it has 3 dims", to_text(x));
   Shape image{1, 1};
   image.insert(image.end(), size.begin(), size.end());
+  check_limits(image, 1);
   const Window window(n, image, block);
   const std::int64_t taps = element_count(block);
   Shape places{x[0] * (x[1] / taps), taps};

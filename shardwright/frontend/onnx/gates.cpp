@@ -37,8 +37,13 @@ Recurrence read_recurrence(OnnxNode& n) {
               &v = n.shape(LinearIn::of_value);
   r.heads = n.integer("q_num_heads", 0);
   r.shared = n.integer("kv_num_heads", 0);
-  if (q.size() != 3 || k.size() != 3 || v.size() != 3 || r.heads < 1 || r.shared < 1 ||
-      r.heads % r.shared != 0 || q[2] % r.heads != 0 || v[2] % r.shared != 0 ||
+  const auto is_of_steps = [&](std::size_t i) {
+    return !n.has(i) || (n.shape(i).size() == 3 && n.shape(i)[0] == q[0] && n.shape(i)[1] == q[1]);
+  };
+  if (q.size() != 3) throw error("of {} does not exist; it has 3 dims", to_text(q));
+  for (std::size_t i : {LinearIn::of_key, LinearIn::of_value, LinearIn::of_decay, LinearIn::of_beta})
+    if (!is_of_steps(i)) throw error("input {} is {} but queries are {}", i, to_text(n.shape(i)), to_text(q));
+  if (r.heads < 1 || r.shared < 1 || r.heads % r.shared != 0 || q[2] % r.heads != 0 || v[2] % r.shared != 0 ||
       k[2] != q[2] / r.heads * r.shared)
     throw error("{}, {} and {} are not of {} and {} heads", to_text(q), to_text(k), to_text(v), r.heads,
                 r.shared);
@@ -48,9 +53,6 @@ Recurrence read_recurrence(OnnxNode& n) {
   r.e = v[2] / r.shared;
   r.scale = n.number("scale", 0);
   if (r.scale == 0) r.scale = 1 / std::sqrt(static_cast<double>(r.d));
-  constexpr std::int64_t most = 4096;
-  if (r.steps > most)
-    throw error("{} steps are not supported; the graph holds them all, and at most {} are", r.steps, most);
   return r;
 }
 

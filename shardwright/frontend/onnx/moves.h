@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "shardwright/frontend/onnx/limits.h"
 #include "shardwright/frontend/onnx/node.h"
 #include "shardwright/frontend/onnx/tensors.h"
 #include "shardwright/ops/calls.h"
@@ -47,9 +48,29 @@ inline ValueId part(OnnxNode& n, ValueId x, std::size_t dim, std::int64_t start,
                  {"steps", List{step}}});
 }
 
+/// What is listed while a model is loaded is bounded (limits.h). Throws: Error if `count` numbers are more.
+inline void check_listed(std::int64_t count) {
+  if (count > limits::constant_elements)
+    throw error("needs a list of {} numbers, more than {}", count, limits::constant_elements);
+}
+
+/// 0, 1, ... below `count`.
+inline std::vector<std::int64_t> counted(std::int64_t count) {
+  check_listed(count);
+  std::vector<std::int64_t> out(static_cast<std::size_t>(count));
+  std::iota(out.begin(), out.end(), 0);
+  return out;
+}
+
+/// Each of which is a value of the graph.
+constexpr std::int64_t most_single_parts = 4096;
+
 /// All parts of size 1 of dim `dim`, which stays.
 inline std::vector<ValueId> single_parts(OnnxNode& n, ValueId x, std::size_t dim) {
   const std::int64_t count = n.type_of(x).shape[dim];
+  if (count > most_single_parts)
+    throw error("{} parts one by one are not supported; the graph holds them all, and at most {} are", count,
+                most_single_parts);
   if (count == 1) return {x};
   return n.builder().call_all(find_op("split"), {x},
                               {{"dim", static_cast<std::int64_t>(dim)},

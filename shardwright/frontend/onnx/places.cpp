@@ -130,8 +130,7 @@ ValueId scattered(OnnxNode& n, const std::string& reduction) {
   const ValueId all_indices = filled_up(n, indices, x.shape, dim, -1);
   const auto at = single_parts(n, all_indices, dim);
   const auto with = single_parts(n, filled_up(n, updates, x.shape, dim, 0), dim);
-  List places(static_cast<std::size_t>(x.shape[dim]));
-  std::iota(places.begin(), places.end(), 0);
+  const List places = counted(x.shape[dim]);
   const ValueId place = cast_called(n, integers(n, along(dim, x.shape.size(), x.shape[dim]), places),
                                     n.type_of(all_indices).dtype);
   ValueId y = data;
@@ -207,6 +206,7 @@ void gather_nd(OnnxNode& n) {
   const auto rest = std::span(x.shape).subspan(first + static_cast<std::size_t>(all.back()));
   const std::span<const std::int64_t> found(all.data(), all.size() - 1);
   if (batch > 1) {
+    check_listed(batch);
     List begins;
     for (std::int64_t b = 0; b < batch; ++b) begins.push_back(b * places.count);
     Shape shape(found.begin(), found.begin() + batch_dims);
@@ -237,8 +237,7 @@ void scatter_nd(OnnxNode& n) {
                {{"dim", std::int64_t{0}}});
   } else {
     check_count_of_places(rows, reduction);
-    List each(static_cast<std::size_t>(places.count));
-    std::iota(each.begin(), each.end(), 0);
+    const List each = counted(places.count);
     const ValueId place = integers(n, {places.count, 1}, each);
     const auto one_at = single_parts(n, reshaped(n, at, {rows, 1}), 0);
     const auto with = single_parts(n, updates, 0);
@@ -261,8 +260,9 @@ void tensor_scatter(OnnxNode& n) {
     throw error("an update of {} does not fit a cache of {} along dim {}", to_text(update), to_text(cache),
                 dim);
   const std::int64_t batch = cache.shape[0], places = cache.shape[dim], rows = update.shape[dim];
-  List steps(static_cast<std::size_t>(rows)), begins;
-  std::iota(steps.begin(), steps.end(), 0);
+  const List steps = counted(rows);
+  check_listed(batch);
+  List begins;
   for (std::int64_t b = 0; b < batch; ++b) begins.push_back(b * places);
   ValueId at = integers(n, {1, rows}, steps);
   if (n.has(2)) at = n.call("add", {reshaped(n, cast_called(n, n.in(2), DType::i64), {batch, 1}), at});

@@ -81,6 +81,7 @@ Unfolded unfolded(OnnxNode& n, const Window& window, bool is_transposed) {
     shape.push_back(1);
     parts.push_back(reshaped(n, one, shape));
   }
+  check_listed(element_count(u.out));
   for (std::int64_t q = 0; q < element_count(u.out); ++q) {
     std::int64_t place = 0;
     for (std::size_t d = 0; d < size.size(); ++d)
@@ -102,6 +103,7 @@ ValueId places_of_largest(OnnxNode& n, const Window& window) {
   Shape planes(x.size(), 1);
   planes[0] = x[0];
   planes[1] = x[1];
+  check_listed(x[0] * x[1]);
   List first;
   for (std::int64_t p = 0; p < x[0] * x[1]; ++p) first.push_back(p * (element_count(x) / (x[0] * x[1])));
   return n.call("add", {place, integers(n, planes, first)});
@@ -121,7 +123,8 @@ void max_unpool(OnnxNode& n) {
   const Window window(n, x, n.integers("kernel_shape"));
   Shape size{x[0], x[1]};
   for (std::size_t d = 0; d < window.dims(); ++d)
-    size.push_back((x[2 + d] - 1) * window.strides[d] + window.reach(d) - window.before(d) - window.after(d));
+    size.push_back(element_count(Shape{x[2 + d] - 1, window.strides[d]}) + window.reach(d) -
+                   window.before(d) - window.after(d));
   const Shape given = n.has(2) ? Shape(n.integers_of(2)) : size;
   check_limits(size, 1);
   check_limits(given, 1);
@@ -149,11 +152,12 @@ ValueId without_rounding(OnnxNode& n, ValueId y, const Window& window) {
   const Type type = n.type_of(y);
   for (std::size_t d = 0; d < window.dims(); ++d) {
     const std::int64_t end = x[2 + d] + window.pads[window.dims() + d];
+    if (window.rounded[d] <= 0) continue;
+    check_listed(type.shape[2 + d]);
     std::vector<double> factors;
     for (std::int64_t q = 0; q < type.shape[2 + d]; ++q) {
-      std::int64_t count = 0;
-      for (std::int64_t t = 0; t < window.kernel[d]; ++t)
-        count += q * window.strides[d] + t * window.dilations[d] - window.before(d) < end ? 1 : 0;
+      const std::int64_t left = end + window.before(d) - q * window.strides[d];
+      const std::int64_t count = std::min((left - 1) / window.dilations[d] + 1, window.kernel[d]);
       factors.push_back(static_cast<double>(window.kernel[d]) / static_cast<double>(count));
     }
     if (std::ranges::count(factors, 1) == std::ssize(factors)) continue;

@@ -69,6 +69,10 @@ Cell read_cell(OnnxNode& n, std::int64_t gates) {
   c.in = x[2];
   c.directions = w[0];
   c.width = n.integer("hidden_size", r[2]);
+  if (c.width != r[2]) throw error("hidden_size={} is not that of {}", c.width, to_text(r));
+  if (c.steps > most_single_parts)
+    throw error("{} steps are not supported; the graph holds them all, and at most {} are", c.steps,
+                most_single_parts);
   c.direction = n.text("direction", "forward");
   const bool is_known =
       c.direction == "forward" || c.direction == "reverse" || c.direction == "bidirectional";
@@ -80,9 +84,6 @@ Cell read_cell(OnnxNode& n, std::int64_t gates) {
   check_shape(n, CellIn::biases, {directions, 2 * gates * h});
   check_shape(n, CellIn::lengths, {c.batch});
   check_shape(n, CellIn::first_h, state);
-  constexpr std::int64_t most = 4096;
-  if (c.steps * directions > most)
-    throw error("{} steps are not supported; the graph holds them all, and at most {} are", c.steps, most);
   c.clip = n.number("clip", 0);
   return c;
 }

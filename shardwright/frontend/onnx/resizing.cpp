@@ -58,6 +58,8 @@ void keep_aspect(Resizing& r, const std::string& policy) {
                                                : std::ranges::max_element(r.dims, by_scale))
                            ->scale;
   for (Resizing::Dim& d : r.dims) {
+    if (!(scale * static_cast<double>(d.from) < static_cast<double>(limits::constant_elements)))
+      throw error("a scale of {} is not supported", scale);
     d.scale = scale;
     d.to = static_cast<std::int64_t>(std::floor(scale * static_cast<double>(d.from) + 0.5));
   }
@@ -117,8 +119,7 @@ Resizing read_resizing(OnnxNode& n) {
 
 // ---- places and weights ----
 
-/// Where element q of the result lies in x.
-double place_of(const Resizing& r, const Resizing::Dim& d, double q) {
+double place_as_said(const Resizing& r, const Resizing::Dim& d, double q) {
   const auto from = static_cast<double>(d.from);
   const double wide = d.scale * from;  // which `to` was rounded from
   const double centre = (q + 0.5) / d.scale - 0.5;
@@ -129,6 +130,14 @@ double place_of(const Resizing& r, const Resizing::Dim& d, double q) {
   if (r.place == "half_pixel") return centre;
   const double along = (d.end - d.begin) * (from - 1);
   return d.begin * (from - 1) + (wide == 1 ? along / 2 : q * along / (wide - 1));
+}
+
+/// Where element q of the result lies in x.
+double place_of(const Resizing& r, const Resizing::Dim& d, double q) {
+  const double place = place_as_said(r, d, q);
+  if (!(std::abs(place) < 1e12))
+    throw error("a scale of {} leads to a place of {}, which is not supported", d.scale, place);
+  return place;
 }
 
 double cubic_weight(double distance, double a) {
@@ -165,6 +174,8 @@ Taps nearest_taps(const Resizing& r, const Resizing::Dim& d) {
 /// Weights are those of the distance to the place, which smoothing counts in elements of the result.
 Taps weighted_taps(const Resizing& r, const Resizing::Dim& d) {
   const double shrink = r.smooths ? std::min(d.scale, 1.0) : 1;
+  check_listed(d.to);
+  if (!(shrink > 1e-6)) throw error("a scale of {} is not supported", d.scale);
   const double reach = (r.mode == "cubic" ? 2 : 1) / shrink;
   const auto before = static_cast<std::int64_t>(std::ceil(reach)) - 1;
   const auto count = static_cast<std::size_t>(2 * before + 2);

@@ -77,6 +77,10 @@ struct Window {
     if (kernel.size() != dims || strides.size() != dims || dilations.size() != dims ||
         pads.size() != 2 * dims)
       throw error("kernel, strides, dilations and pads should be of {} dims", dims);
+    constexpr std::int64_t most_planes = 512;  // each of which is a convolution of two dims
+    if (dims == 3 && kernel[0] > most_planes)
+      throw error("a kernel of {} is not supported; the first of three dims is at most {}", to_text(kernel),
+                  most_planes);
     for (const auto* list : {&kernel, &strides, &dilations, &pads})
       for (std::int64_t v : *list)
         if (v < (list == &pads ? 0 : 1) || v > limits::attribute)
