@@ -98,6 +98,45 @@ def split_in(*sizes):
     return {'sizes': np.array(sizes, np.int64)}
 
 
+def body(name, nodes, inputs, outputs):
+    value = lambda v: helper.make_tensor_value_info(v, TensorProto.DOUBLE, None)
+    return helper.make_graph([helper.make_node(op, ins, outs) for op, ins, outs in nodes], name, [value(v) for v in inputs], [value(v) for v in outputs])
+
+
+def scanned(x):
+    """From the last row on: y = tanh(y + x row), and all of them."""
+    y, out = torch.zeros(4, 6, dtype=x.dtype), []
+    for t in reversed(range(5)):
+        y = torch.tanh(y + x[:, t] * x[:, 0])
+        out.append(y * 2)
+    return torch.stack(out, 1) + y.unsqueeze(1)
+
+
+def looped(x):
+    """Three rounds of y = y sin(x) + x / 2."""
+    y = x
+    for _ in range(3):
+        y = y * torch.sin(x) + x * 0.5
+    return y
+
+
+def offsets_of(x):
+    """A convolution of the first two channels, one row of two taps, at places that the others say."""
+    image, by = x[:, :2], x[:, 2:]
+    out = 0
+    for tap in range(2):
+        rows = torch.arange(5.0, dtype=x.dtype).view(1, 5, 1) + by[:, 2 * tap, :, :4]
+        columns = torch.arange(4.0, dtype=x.dtype).view(1, 1, 4) + tap + by[:, 2 * tap + 1, :, :4]
+        grid = torch.stack([columns / 2 - 1, rows / 2 - 1], -1)
+        out = out + torch.einsum('bchw,oc->bohw', F.grid_sample(image, grid, align_corners=True), TAPS.double()[:, :, 0, tap])
+    return out
+
+
+TAPS = torch.tensor([[[[1.0, -0.5]], [[0.5, 2.0]]], [[[-1.0, 1.0]], [[0.25, 0.5]]], [[[0.0, 1.5]], [[1.0, -1.0]]]])
+SCAN = body('scan', [('Mul', ['row', 'first'], ['p']), ('Add', ['before', 'p'], ['s']), ('Tanh', ['s'], ['after']), ('Add', ['after', 'after'], ['twice'])],
+            ['before', 'row'], ['after', 'twice'])
+LOOP = body('loop', [('Identity', ['go'], ['goes']), ('Sin', ['x'], ['s']), ('Mul', ['before', 's'], ['p']), ('Mul', ['x', 'half'], ['h']), ('Add', ['p', 'h'], ['after'])],
+            ['round', 'go', 'before'], ['goes', 'after'])
 # shape, nodes, constants by name, the function
 CASES = {
     'attention': ((4, 5, 16), [SPLIT, ('Attention', ['q', 'k', 'v'], ['y'], GQA)], split_in(8, 4, 4), grouped),
@@ -139,6 +178,16 @@ CASES = {
                  lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2)),
     'columns': ((4, 12, 9), [('Col2Im', ['x', 'size', 'block'], ['y'], {})], {'size': np.array([4, 4]), 'block': np.array([2, 2])},
                 lambda x: F.fold(x, (4, 4), (2, 2))),
+    'scan': ((4, 5, 6), [('Gather', ['x', 'zero'], ['first'], {'axis': 1}), ('Scan', ['start', 'x'], ['last', 'all'], {
+        'body': SCAN, 'num_scan_inputs': 1, 'scan_input_axes': [1], 'scan_input_directions': [1], 'scan_output_axes': [1]}),
+                         ('Unsqueeze', ['last', 'one'], ['wide'], {}), ('Add', ['all', 'wide'], ['y'], {})],
+             {'zero': np.array(0), 'one': np.array([1]), 'start': np.zeros((4, 6), np.float64)}, scanned),
+    'loop': ((4, 6), [('Loop', ['count', '', 'x'], ['y'], {'body': LOOP})], {'count': np.array(3), 'half': np.array(0.5)}, looped),
+    'deformed': ((4, 6, 5, 5), [('Split', ['x', 'sizes'], ['image', 'by'], {'axis': 1}), ('Slice', ['by', 'from', 'to', 'dim'], ['offsets'], {}),
+                                ('DeformConv', ['image', 'taps', 'offsets'], ['y'], {})],
+                 {**split_in(2, 4), 'taps': TAPS.numpy(), 'from': np.array([0]), 'to': np.array([4]), 'dim': np.array([3])}, offsets_of),
+    'padded_by_a_number': ((4, 6), [('ReduceSum', ['x'], ['sum'], {'keepdims': 0}), ('Pad', ['x', 'pads', 'sum'], ['y'], {})],
+                           {'pads': np.array([0, 1, 0, 2])}, lambda x: torch.cat([x.sum().expand(4, 1), x, x.sum().expand(4, 2)], 1)),
     'determinant': ((4, 5, 3, 3), [('Det', ['x'], ['y'], {})], {}, torch.det),
 }
 
