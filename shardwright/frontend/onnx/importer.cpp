@@ -13,6 +13,7 @@
 #include "shardwright/frontend/onnx/loops.h"
 #include "shardwright/frontend/onnx/node.h"
 #include "shardwright/frontend/onnx/reading.h"
+#include "shardwright/frontend/onnx/sequences.h"
 #include "shardwright/frontend/onnx/tensors.h"
 #include "shardwright/frontend/onnx/values.h"
 
@@ -54,13 +55,8 @@ class Importer {
     if (!proto.domain().empty() && proto.domain() != "ai.onnx")
       throw error("operator '{}.{}' is not supported; there are ONNX's own", printable(proto.domain()),
                   printable(proto.op_type()));
-    if (is_loop(proto)) {
-      return unroll(proto,
-                    {.opset = file_.opset,
-                     .at = [this](const std::string& name) -> const Known& { return values_.at(name); },
-                     .add = [this](const onnx::NodeProto& node) { add(node); },
-                     .budget = nodes_left_});
-    }
+    if (is_loop(proto)) return unroll(proto, around());
+    if (Sequences::takes(proto)) return add_sequence(proto);
     const auto& conversion = onnx_operators::find(proto.op_type());
     std::vector<Known> results;
     try {
@@ -76,6 +72,22 @@ class Importer {
     }
   } catch (const Error& e) {
     throw with_context(e, fmt::format("node '{}'", printable(name_of(proto))));
+  }
+
+  /// For nodes that others stand for.
+  AroundNode around() {
+    return {.opset = file_.opset,
+            .at = [this](const std::string& name) -> const Known& { return values_.at(name); },
+            .add = [this](const onnx::NodeProto& node) { add(node); },
+            .budget = nodes_left_};
+  }
+
+  /// A list has a name that no value may have.
+  void add_sequence(const onnx::NodeProto& proto) try {
+    sequences_.add(proto, around());
+    if (sequences_.has(proto.output(0))) values_.define(proto.output(0), {.is_missing = true});
+  } catch (const Error& e) {
+    throw with_context(e, proto.op_type());
   }
 
   std::vector<Known> converted(const onnx::NodeProto& proto, const onnx_operators::Conversion& conversion) {
@@ -217,6 +229,7 @@ class Importer {
   const ModelArguments& arguments_;
   Trace trace_;
   Values values_;
+  Sequences sequences_;
   std::int64_t nodes_left_ = limits::nodes;  // that loops may become
 };
 

@@ -5,7 +5,7 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/base/tensor.h"
-#include "shardwright/frontend/onnx/node.h"
+#include "shardwright/frontend/onnx/made_nodes.h"
 #include "shardwright/frontend/onnx/tensors.h"
 
 namespace shardwright {
@@ -15,32 +15,6 @@ using List = std::vector<std::int64_t>;
 
 constexpr std::int64_t most_rounds = 4096;
 constexpr std::int64_t most_parts = 500;  // of what is scanned: inputs or outputs of one node
-
-onnx::NodeProto node(const std::string& op, const std::vector<std::string>& inputs,
-                     const std::vector<std::string>& outputs, const std::string& name) {
-  onnx::NodeProto out;
-  out.set_op_type(op);
-  out.set_name(name);
-  for (const std::string& v : inputs) out.add_input(v);
-  for (const std::string& v : outputs) out.add_output(v);
-  return out;
-}
-
-void set_integer(onnx::NodeProto& node, const char* name, std::int64_t value) {
-  onnx::AttributeProto& a = *node.add_attribute();
-  a.set_name(name);
-  a.set_type(onnx::AttributeProto::INT);
-  a.set_i(value);
-}
-
-onnx::NodeProto constant_node(const std::string& name, const onnx::TensorProto& value) {
-  onnx::NodeProto out = node("Constant", {}, {name}, name);
-  onnx::AttributeProto& a = *out.add_attribute();
-  a.set_name("value");
-  a.set_type(onnx::AttributeProto::TENSOR);
-  *a.mutable_t() = value;
-  return out;
-}
 
 /// What the attributes say; those that nothing asks for are refused.
 class Said {
@@ -74,7 +48,7 @@ class Said {
 /// One of the two, in the terms of both: states go from round to round, parts are read, outputs are put together.
 class Unrolled {
  public:
-  Unrolled(const onnx::NodeProto& loop, const AroundLoop& around)
+  Unrolled(const onnx::NodeProto& loop, const AroundNode& around)
       : loop_(loop), around_(around), name_(name_of(loop)), is_scan_(loop.op_type() == "Scan") {
     Said said(loop);
     const auto* body = said.find("body", onnx::AttributeProto::GRAPH);
@@ -165,7 +139,7 @@ class Unrolled {
                                        std::int64_t count) {
     std::vector<std::string> parts;
     for (std::int64_t r = 0; r < count; ++r) parts.push_back(named(fmt::format("part{}_{}", i, r)));
-    onnx::NodeProto split = node("Split", {input}, parts, named(fmt::format("split{}", i)));
+    onnx::NodeProto split = made_node("Split", {input}, parts, named(fmt::format("split{}", i)));
     set_integer(split, "axis", axis);
     add(split);
     for (std::string& part : parts) {
@@ -176,26 +150,11 @@ class Unrolled {
     return parts;
   }
 
-  /// Axes are an input from operator set 13 on.
   void add_with_axis(const char* op, const std::string& from, const std::string& to, std::int64_t axis) {
-    onnx::NodeProto out = node(op, {from}, {to}, to);
-    if (around_.opset < 13) {
-      onnx::AttributeProto& a = *out.add_attribute();
-      a.set_name("axes");
-      a.set_type(onnx::AttributeProto::INTS);
-      a.add_ints(axis);
-    } else {
-      out.add_input(constant(to + ".axes", {axis}, true));
-    }
-    add(out);
+    for (const auto& n : with_axis(op, from, to, axis, around_.opset)) add(n);
   }
-
-  std::string constant(const std::string& name, const List& numbers, bool is_list) {
-    onnx::TensorProto t;
-    t.set_data_type(onnx::TensorProto::INT64);
-    if (is_list) t.add_dims(std::ssize(numbers));
-    for (std::int64_t n : numbers) t.add_int64_data(n);
-    add(constant_node(name, t));
+  std::string integer(const std::string& name, std::int64_t number) {
+    add(constant_node(name, integer_tensor({number}, false)));
     return name;
   }
 
@@ -228,7 +187,7 @@ class Unrolled {
     const auto input = [&](std::size_t i) { return body_->input(static_cast<int>(i)).name(); };
     const std::string prefix = named(std::to_string(r)) + ".";
     if (!is_scan_) {
-      names[input(0)] = constant(prefix + "round", {r}, false);
+      names[input(0)] = integer(prefix + "round", r);
       names[input(1)] = prefix + "goes_on";
       onnx::TensorProto yes;
       yes.set_data_type(onnx::TensorProto::BOOL);
@@ -286,21 +245,21 @@ class Unrolled {
     for (std::size_t i = 0; i < states_; ++i)
       if (is_wanted(i)) {
         const std::string& to = loop_.output(static_cast<int>(i));
-        add(node("Identity", {state_[i]}, {to}, named(fmt::format("state{}", i))));
+        add(made_node("Identity", {state_[i]}, {to}, named(fmt::format("state{}", i))));
       }
     for (std::size_t i = 0; i < outputs_; ++i) {
       if (!is_wanted(states_ + i)) continue;
       if (collected_[i].empty()) throw error("has no rounds, and so no outputs to put together");
       if (out_backwards_[i] != 0) std::ranges::reverse(collected_[i]);
       const std::string& to = loop_.output(static_cast<int>(states_ + i));
-      onnx::NodeProto concat = node("Concat", collected_[i], {to}, named(fmt::format("outputs{}", i)));
+      onnx::NodeProto concat = made_node("Concat", collected_[i], {to}, named(fmt::format("outputs{}", i)));
       set_integer(concat, "axis", out_axes_[i]);
       add(concat);
     }
   }
 
   const onnx::NodeProto& loop_;
-  const AroundLoop& around_;
+  const AroundNode& around_;
   std::string name_;
   bool is_scan_;
   const onnx::GraphProto* body_ = nullptr;
@@ -315,7 +274,7 @@ class Unrolled {
 
 bool is_loop(const onnx::NodeProto& node) { return node.op_type() == "Scan" || node.op_type() == "Loop"; }
 
-void unroll(const onnx::NodeProto& loop, const AroundLoop& around) try {
+void unroll(const onnx::NodeProto& loop, const AroundNode& around) try {
   Unrolled(loop, around).run();
 } catch (const Error& e) {
   throw with_context(e, loop.op_type());
