@@ -44,9 +44,16 @@ void check_one_of(std::string_view attribute, const std::string& value,
   throw error("attribute '{}={}' is not supported", attribute, printable(value));
 }
 
-/// Numbers of input `i`; none if it is left out or empty.
+/// Numbers of input `i`; none if it is left out or empty. In a short type 1.3 is another number, which would lead to
+/// another size.
 Numbers numbers_in(const OnnxNode& n, std::size_t i) {
-  return n.has(i) && element_count(n.shape(i)) > 0 ? to_doubles(*n.constant(i)) : Numbers{};
+  if (!n.has(i) || element_count(n.shape(i)) == 0) return {};
+  const Numbers all = to_doubles(*n.constant(i));
+  for (double x : all)
+    if (size_of(n.precision()) < 4 && std::abs(x) * 4 != std::floor(std::abs(x) * 4))
+      throw error("a scale of {} may be rounded, {} being short; export the model with sizes", x,
+                  name_of(n.precision()));
+  return all;
 }
 
 /// All sizes by one scale, so that x keeps its form: the smallest or largest of those that the sizes ask for.
