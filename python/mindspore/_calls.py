@@ -120,9 +120,19 @@ def pair(a, b) -> tuple:
     return cast(a, dtype), cast(b, dtype)
 
 
+_of_bools = {"add": "logical_or", "mul": "logical_and", "maximum": "logical_or", "minimum": "logical_and"}
+
+
 def binary(op: str, a, b, **how):
     """An operator of two tensors, or of a tensor and a number; `how`: as `call` takes it."""
     a, b = pair(a, b)
-    if op == "div" and not is_floating(a.dtype):
+    dtype = a.dtype
+    if op == "div" and not is_floating(dtype):
         a, b = cast(a, "float32"), cast(b, "float32")
+    elif dtype == "bool" and op in _of_bools:
+        op = _of_bools[op]
+    elif op == "pow" and not is_floating(dtype):  # the core's is of floats; f64 holds what i32 does
+        return cast(call(op, [cast(a, "float64"), cast(b, "float64")], **how), dtype)
+    elif dtype == "bool" and op not in ("logical_and", "logical_or"):  # comparisons are of numbers
+        a, b = cast(a, "int32"), cast(b, "int32")
     return call(op, [a, b], **how)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from . import context
 from ._missing import missing, near
 from .common import dtype as mstype
+from .common.parameter import Parameter
 from .common.tensor import Tensor
 from .nn.cell import Cell
 from .nn.layers import Conv2d, Dense
-from .nn.norms import BatchNorm1d, BatchNorm2d, LayerNorm
+from .nn import norms
 from .ops import functional as F
 from .ops import operations as P
 from .train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
@@ -45,7 +46,7 @@ def auto_mixed_precision(network: Cell, amp_level: str = "O0", dtype=mstype.floa
     network.to_float(dtype)
     if level == "O2":
         for _, cell in network.cells_and_names():
-            if isinstance(cell, (BatchNorm1d, BatchNorm2d, LayerNorm)):
+            if isinstance(cell, norms.kinds):
                 cell.to_float(mstype.float32)
     return network
 
@@ -75,6 +76,70 @@ class InFloat32(Cell):
 
 def in_float32(x):
     return F.cast(x, mstype.float32) if isinstance(x, Tensor) and x.dtype in (mstype.float16, mstype.bfloat16) else x
+
+
+def _mapped(function, inputs):
+    return type(inputs)(function(x) for x in inputs) if isinstance(inputs, (tuple, list)) else function(inputs)
+
+
+def all_finite(inputs) -> Tensor:
+    """Whether all elements of all tensors are numbers."""
+    listed = inputs if isinstance(inputs, (tuple, list)) else [inputs]
+    return F.all(F.stack([F.all(F.isfinite(x)) for x in listed]))
+
+
+class LossScaler:
+    """Multiplies a loss, divides gradients, and changes by whether these are finite."""
+
+    def scale(self, inputs):
+        raise NotImplementedError
+
+    def unscale(self, inputs):
+        raise NotImplementedError
+
+    def adjust(self, grads_finite):
+        raise NotImplementedError
+
+
+class StaticLossScaler(LossScaler):
+    """Always the same factor."""
+
+    def __init__(self, scale_value: float):
+        if not isinstance(scale_value, (int, float)) or scale_value < 1:
+            raise ValueError(f"scale_value is 1 or more, not {scale_value!r}")
+        self.scale_value = Parameter(Tensor(float(scale_value), mstype.float32), name="scale_value", requires_grad=False)
+
+    def scale(self, inputs):
+        return _mapped(lambda x: x * F.cast(self.scale_value, x.dtype), inputs)
+
+    def unscale(self, inputs):
+        return _mapped(lambda x: x / F.cast(self.scale_value, x.dtype), inputs)
+
+    def adjust(self, grads_finite):
+        return False
+
+
+class DynamicLossScaler(StaticLossScaler):
+    """scale_factor times as much behind scale_window steps whose gradients are finite, divided by it where they are not."""
+
+    def __init__(self, scale_value: float, scale_factor: int, scale_window: int):
+        super().__init__(scale_value)
+        for name, value in (("scale_factor", scale_factor), ("scale_window", scale_window)):
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} is a whole number above 0, not {value!r}")
+        self.scale_factor, self.scale_window = scale_factor, scale_window
+        self.counter = Parameter(Tensor(0.0, mstype.float32), name="counter", requires_grad=False)
+
+    def adjust(self, grads_finite):
+        scale, count = self.scale_value.value(), self.counter.value()
+        is_good = F.cast(grads_finite, mstype.bool_)
+        larger = F.where(count == self.scale_window - 1, scale * float(self.scale_factor), scale)
+        larger = F.where(F.isfinite(larger), larger, scale)
+        smaller = F.maximum(scale / float(self.scale_factor), 1.0)
+        F.assign(self.scale_value, F.where(is_good, larger, smaller))
+        counted = F.where(count == self.scale_window - 1, F.zeros_like(count), count + 1.0)
+        F.assign(self.counter, F.where(is_good, counted, F.zeros_like(count)))
+        return True
 
 
 __getattr__ = missing("mindspore.amp", globals())

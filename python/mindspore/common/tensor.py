@@ -227,12 +227,6 @@ class Tensor:
 
     # ---- parts of it ----
 
-    def __getitem__(self, index) -> Tensor:
-        if isinstance(index, (Tensor, numpy.ndarray, list)):
-            indices = index if isinstance(index, Tensor) else Tensor(numpy.asarray(index))
-            return Tensor.of(_calls.call("gather", [self.array, indices.array], dim=0))
-        return Tensor.of(self.array[index])
-
     def __setitem__(self, index, value) -> None:
         values = self.asnumpy()
         values[index] = value.asnumpy() if isinstance(value, Tensor) else value
@@ -263,9 +257,6 @@ class Tensor:
 
     def __invert__(self) -> Tensor:
         return Tensor.of(_calls.call("logical_not", [self.array]))
-
-    def __matmul__(self, other: Tensor) -> Tensor:
-        return Tensor.of(_calls.call("matmul", list(_calls.pair(self.array, other.array))))
 
     __hash__ = object.__hash__
 

@@ -14,7 +14,7 @@ from ..common.parameter import Parameter
 from ..common.tensor import Tensor
 from ..ops import functional as F
 from ..ops import operations as P
-from ..ops.networks import pair_of
+from ..ops import windows as W
 from ..ops.primitive import Primitive
 from .cell import Cell
 
@@ -85,14 +85,14 @@ class Softmax(Cell):
         return self.softmax(x)
 
 
-_activations = {"relu": ReLU, "sigmoid": Sigmoid, "tanh": Tanh, "silu": SiLU, "gelu": GELU, "softmax": Softmax}
+activations = {"relu": ReLU, "sigmoid": Sigmoid, "tanh": Tanh, "silu": SiLU, "gelu": GELU, "softmax": Softmax}
 
 
-def get_activation(name: str) -> Cell:
+def get_activation(name: str, *settings) -> Cell:
     """By its name. Raises: KeyError of an unknown one."""
-    if name not in _activations:
-        raise KeyError(f"activation '{name}' is unknown{near(name, _activations)}; there are {', '.join(_activations)}")
-    return _activations[name]()
+    if name not in activations:
+        raise KeyError(f"activation '{name}' is unknown{near(name, activations)}; there are {', '.join(activations)}")
+    return activations[name](*settings)
 
 
 class Dense(Cell):
@@ -165,51 +165,46 @@ class Conv2d(Cell):
 
 
 class MaxPool2d(Cell):
-    """The largest x in each window."""
+    """The largest x in each window; return_indices: and where it is in its image."""
 
-    def __init__(self, kernel_size=1, stride=1, pad_mode="valid", padding=0, data_format="NCHW"):
+    def __init__(self, kernel_size=1, stride=1, pad_mode="valid", padding=0, dilation=1, return_indices=False, ceil_mode=False,
+                 data_format="NCHW"):
         super().__init__()
         self.max_pool = P.MaxPool(kernel_size, stride, pad_mode, data_format, padding)
+        self.is_plain = dilation in (1, (1, 1)) and not return_indices and not ceil_mode
+        self.settings = (kernel_size, stride, pad_mode, padding, dilation, return_indices, ceil_mode)
 
     def construct(self, x):
-        return self.max_pool(x)
+        return self.max_pool(x) if self.is_plain and len(x.shape) == 4 else W.max_pool(x, 2, *self.settings)
 
 
 class AvgPool2d(Cell):
     """The mean of x in each window."""
 
-    def __init__(self, kernel_size=1, stride=1, pad_mode="valid", padding=0, data_format="NCHW"):
+    def __init__(self, kernel_size=1, stride=1, pad_mode="valid", padding=0, ceil_mode=False, count_include_pad=True,
+                 divisor_override=None, data_format="NCHW"):
         super().__init__()
         self.avg_pool = P.AvgPool(kernel_size, stride, pad_mode, data_format, padding)
+        self.is_plain = not ceil_mode and count_include_pad and divisor_override is None
+        self.settings = (kernel_size, stride, pad_mode, padding, ceil_mode, count_include_pad, divisor_override)
 
     def construct(self, x):
-        return self.avg_pool(x)
+        return self.avg_pool(x) if self.is_plain and len(x.shape) == 4 else W.avg_pool(x, 2, *self.settings)
 
 
-def _window_means(size: int, count: int) -> numpy.ndarray:
-    """Column i has the shares of elements of a line in window i: those from floor(i n / m) up to ceil((i + 1) n / m)."""
-    out = numpy.zeros((size, count), numpy.float32)
-    for i in range(count):
-        first, last = i * size // count, -(-(i + 1) * size // count)
-        out[first:last, i] = 1 / (last - first)
-    return out
+class PReLU(Cell):
+    """x where it is above 0, else w x, with a w for each channel, or one for all."""
 
-
-class AdaptiveAvgPool2d(Cell):
-    """Means over windows, so many that the result has this size; windows overlap where sizes do not divide."""
-
-    def __init__(self, output_size):
+    def __init__(self, channel: int = 1, w=0.25):
         super().__init__()
-        self.output_size = pair_of(output_size)
+        start = Tensor(numpy.full(channel, w, numpy.float32)) if isinstance(w, (int, float)) else Tensor(w, mstype.float32)
+        if tuple(start.shape) != (channel,):
+            raise ValueError(f"w of a PReLU has one number for each of {channel} channels, not shape {tuple(start.shape)}")
+        self.w = Parameter(start, name="a")
+        self.prelu = P.PReLU()
 
     def construct(self, x):
-        size = x.shape[2:]
-        wanted = [n if m is None else m for n, m in zip(size, self.output_size)]
-        if any(n % m for n, m in zip(size, wanted)):
-            rows, columns = (Tensor(_window_means(n, m)) for n, m in zip(size, wanted))
-            return F.swapaxes(F.matmul(F.swapaxes(F.matmul(x, columns), 2, 3), rows), 2, 3)
-        window = [n // m for n, m in zip(size, wanted)]
-        return Tensor.of(_calls.call("avg_pool2d", [x.array], kernel=window, strides=window, pads=[0, 0, 0, 0]))
+        return self.prelu(x, self.w)
 
 
 class Embedding(Cell):
@@ -230,3 +225,30 @@ class Embedding(Cell):
 
     def construct(self, ids):
         return self.gather(self.embedding_table, ids, 0)
+
+
+class TimeDistributed(Cell):
+    """A layer of each slice along a dim."""
+
+    def __init__(self, layer, time_axis: int, reshape_with_axis: int | None = None):
+        super().__init__()
+        self.layer, self.time_axis = layer, time_axis
+
+    def construct(self, x):
+        axis = self.time_axis % len(x.shape)
+        return F.stack([self.layer(part) for part in F.unstack(x, axis)], axis)
+
+
+class EmbeddingLookup(Cell):
+    """The same table without its settings; where it is computed is what the plan says."""
+
+    def __init__(self, vocab_size, embedding_size, param_init="normal", target="CPU", slice_mode="batch_slice", manual_shapes=None,
+                 max_norm=None, sparse=True, dtype=mstype.float32):
+        super().__init__()
+        if max_norm is not None or manual_shapes is not None:
+            raise ValueError("EmbeddingLookup with max_norm or manual_shapes is not in this front end")
+        self.embedding_table = Parameter(initializer(param_init, [vocab_size, embedding_size], dtype), name="embedding_table")
+        self.gather = P.Gather()
+
+    def construct(self, indices):
+        return self.gather(self.embedding_table, indices, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import _calls
+from .. import _calls, context
 from ..common import dtype as mstype
 from ..common.initializer import initializer
 from ..common.parameter import Parameter
@@ -41,7 +41,7 @@ class _BatchNorm(Cell):
     moving = momentum * moving + (1 - momentum) * batch
     """
 
-    dims = 0  # of its inputs
+    dims: int | None = 0  # of its inputs, any number if None
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.9, affine: bool = True,
                  gamma_init="ones", beta_init="zeros", moving_mean_init="zeros", moving_var_init="ones",
@@ -56,13 +56,13 @@ class _BatchNorm(Cell):
         def values(init, name: str, is_trained: bool) -> Parameter:
             return Parameter(initializer(init, [num_features], dtype), name=name, requires_grad=is_trained)
 
-        self.moving_mean = values(moving_mean_init, "moving_mean", False)
-        self.moving_variance = values(moving_var_init, "moving_variance", False)
+        self.moving_mean = values(moving_mean_init, "mean", False)  # until a cell holds it, it is called so
+        self.moving_variance = values(moving_var_init, "variance", False)
         self.gamma = values(gamma_init, "gamma", affine)
         self.beta = values(beta_init, "beta", affine)
 
     def construct(self, x):
-        if len(x.shape) != self.dims:
+        if self.dims is not None and len(x.shape) != self.dims:
             raise ValueError(f"{type(self).__name__} takes inputs of {self.dims} dims, not of shape {x.shape}")
         is_of_batch = self.training if self.use_batch_statistics is None else self.use_batch_statistics
         return self._by_batch(x) if is_of_batch else self._by_known_moments(x)
@@ -81,7 +81,7 @@ class _BatchNorm(Cell):
         """x scale + shift: the gradient of the operator `batch_norm` is that through the batch's moments."""
         scale = self.gamma * F.rsqrt(self.moving_variance + self.eps)
         shift = self.beta - self.moving_mean * scale
-        channels = (-1,) + (1,) * (self.dims - 2)
+        channels = (-1,) + (1,) * (len(x.shape) - 2)
         return x * F.reshape(scale, channels) + F.reshape(shift, channels)
 
 
@@ -93,3 +93,69 @@ class BatchNorm1d(_BatchNorm):
 class BatchNorm2d(_BatchNorm):
     __doc__ = _BatchNorm.__doc__
     dims = 4
+
+
+class _AnyBatchNorm(_BatchNorm):
+    dims = None
+
+
+class BatchNorm3d(Cell):
+    __doc__ = _BatchNorm.__doc__
+
+    def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.9, affine: bool = True, gamma_init="ones",
+                 beta_init="zeros", moving_mean_init="zeros", moving_var_init="ones", use_batch_statistics: bool | None = None,
+                 dtype=mstype.float32):
+        super().__init__()
+        self.bn2d = _AnyBatchNorm(num_features, eps, momentum, affine, gamma_init, beta_init, moving_mean_init, moving_var_init,
+                                  use_batch_statistics, "NCHW", dtype)
+
+    def construct(self, x):
+        if len(x.shape) != 5:
+            raise ValueError(f"BatchNorm3d takes inputs of 5 dims, not of shape {x.shape}")
+        return self.bn2d(x)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """The same over the batch of all ranks, which in the automatic modes every batch norm is over."""
+
+    dims = None
+
+    def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.9, affine: bool = True, gamma_init="ones",
+                 beta_init="zeros", moving_mean_init="zeros", moving_var_init="ones", use_batch_statistics: bool | None = None,
+                 process_groups=None, dtype=mstype.float32):
+        if process_groups is not None:
+            raise ValueError("SyncBatchNorm with process_groups is not in this front end: it is over all ranks")
+        if context.device_count() > 1 and not context.is_auto():
+            raise ValueError("SyncBatchNorm of ranks that are programs of their own is not in this front end: say a parallel_mode "
+                             "semi_auto_parallel or auto_parallel, in which each BatchNorm2d is over the whole batch")
+        super().__init__(num_features, eps, momentum, affine, gamma_init, beta_init, moving_mean_init, moving_var_init,
+                         use_batch_statistics, "NCHW", dtype)
+
+
+class GroupNorm(Cell):
+    """gamma (x - mean) / sqrt(variance + eps) + beta over each of num_groups groups of channels."""
+
+    def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, gamma_init="ones",
+                 beta_init="zeros", dtype=mstype.float32):
+        super().__init__()
+        if num_channels % num_groups:
+            raise ValueError(f"num_groups {num_groups} of a GroupNorm does not divide {num_channels} channels")
+        self.num_groups, self.eps = num_groups, eps
+        self.gamma = Parameter(initializer(gamma_init, [num_channels], dtype), name="gamma", requires_grad=affine)
+        self.beta = Parameter(initializer(beta_init, [num_channels], dtype), name="beta", requires_grad=affine)
+
+    def construct(self, x):
+        return F.group_norm(x, self.num_groups, self.gamma, self.beta, self.eps)
+
+
+class _InstanceNorm(GroupNorm):
+    """The same for each channel."""
+
+    def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True, gamma_init="ones",
+                 beta_init="zeros", dtype=mstype.float32):
+        super().__init__(num_features, num_features, eps, affine, gamma_init, beta_init, dtype)
+
+
+kinds = (LayerNorm, _BatchNorm, GroupNorm)  # what O2 of mixed precision leaves in f32
+InstanceNorm1d, InstanceNorm2d, InstanceNorm3d = (
+    type(f"InstanceNorm{rank}d", (_InstanceNorm,), {"__doc__": _InstanceNorm.__doc__}) for rank in (1, 2, 3))

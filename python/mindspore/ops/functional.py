@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from functools import partial  # noqa: F401, a name of this module
 
@@ -11,9 +12,16 @@ from .. import _calls
 from .._missing import missing
 from ..common import dtype as mstype
 from ..common.tensor import Tensor
-from . import operations as P
+from . import arrangements, composed, losses, operations as P, places, pointwise, products, reductions, windows
+from .losses import reduced
+from .places import batched_gather
 from .primitive import as_tensor
-from .shapes import dims_of, filled
+from .shapes import filled
+
+
+_tables = (pointwise, reductions, arrangements, places, products, windows, losses, composed)
+for _table in _tables:
+    globals().update(_table.functions)
 
 
 def _unary(kind):
@@ -32,25 +40,16 @@ def _binary(kind):
     return function
 
 
-relu, sigmoid, tanh, silu = _unary(P.ReLU), _unary(P.Sigmoid), _unary(P.Tanh), _unary(P.SiLU)
-exp, log, sqrt, rsqrt, square = _unary(P.Exp), _unary(P.Log), _unary(P.Sqrt), _unary(P.Rsqrt), _unary(P.Square)
-neg, abs, sign, floor, logical_not = _unary(P.Neg), _unary(P.Abs), _unary(P.Sign), _unary(P.Floor), _unary(P.LogicalNot)
+relu, silu = _unary(P.ReLU), _unary(P.SiLU)
+neg, abs, sign, square, floor, logical_not = (_unary(k) for k in (P.Neg, P.Abs, P.Sign, P.Square, P.Floor, P.LogicalNot))
 ones_like, zeros_like = _unary(P.OnesLike), _unary(P.ZerosLike)
 add = tensor_add = _binary(P.Add)
-sub, mul, div, pow, maximum, minimum = (_binary(k) for k in (P.Sub, P.Mul, P.Div, P.Pow, P.Maximum, P.Minimum))
+sub, mul, pow, maximum, minimum = (_binary(k) for k in (P.Sub, P.Mul, P.Pow, P.Maximum, P.Minimum))
 atan2 = _binary(P.Atan2)
 equal, not_equal, less, greater = (_binary(k) for k in (P.Equal, P.NotEqual, P.Less, P.Greater))
 less_equal, greater_equal = _binary(P.LessEqual), _binary(P.GreaterEqual)
 logical_and, logical_or = _binary(P.LogicalAnd), _binary(P.LogicalOr)
-floor_div, floor_mod, ceil, erf = _binary(P.FloorDiv), _binary(P.FloorMod), _unary(P.Ceil), _unary(P.Erf)
-
-
-def matmul(input, other) -> Tensor:
-    """x y over the last two dims."""
-    return P.MatMul()(as_tensor(input), as_tensor(other))
-
-
-bmm = batch_matmul = matmul
+floor_div, floor_mod, ceil = _binary(P.FloorDiv), _binary(P.FloorMod), _unary(P.Ceil)
 
 
 def gelu(input, approximate: str = "none") -> Tensor:
@@ -85,12 +84,6 @@ def transpose(input, input_perm) -> Tensor:
     return P.Transpose()(input, input_perm)
 
 
-def swapaxes(input, axis0: int, axis1: int) -> Tensor:
-    order = list(range(len(input.shape)))
-    order[axis0], order[axis1] = order[axis1], order[axis0]
-    return transpose(input, order)
-
-
 def squeeze(input, axis=None) -> Tensor:
     return P.Squeeze(() if axis is None else axis)(input)
 
@@ -118,11 +111,10 @@ def split(tensor, split_size_or_sections, axis: int = 0) -> tuple[Tensor, ...]:
     size = tensor.shape[axis]
     if isinstance(split_size_or_sections, int):
         step = split_size_or_sections
-        sizes = [min(step, size - start) for start in range(0, size, step)]
+        sizes = [builtins.min(step, size - start) for start in builtins.range(0, size, step)]
     else:
         sizes = list(split_size_or_sections)
-    parts = _calls.call("split", [tensor.array], dim=axis % len(tensor.shape), sizes=sizes)
-    return tuple(Tensor.of(p) for p in parts) if isinstance(parts, tuple) else (Tensor.of(parts),)
+    return arrangements.cut(tensor, sizes, axis)
 
 
 def tile(input, dims) -> Tensor:
@@ -134,7 +126,9 @@ def broadcast_to(input, shape) -> Tensor:
 
 
 def gather(input_params, input_indices, axis: int, batch_dims: int = 0) -> Tensor:
-    return P.Gather(batch_dims)(input_params, input_indices, axis)
+    if batch_dims:
+        return batched_gather(input_params, input_indices, axis, batch_dims)
+    return P.Gather()(input_params, input_indices, axis)
 
 
 def one_hot(indices, depth, on_value=1, off_value=0, axis: int = -1) -> Tensor:
@@ -181,31 +175,6 @@ def scalar_to_tensor(input_x, dtype=mstype.float32) -> Tensor:
 scalar_to_array = scalar_to_tensor
 
 
-def _reduction(op: str):
-    def function(x, axis=None, keep_dims: bool = False) -> Tensor:
-        x = as_tensor(x)
-        return Tensor.of(_calls.call(op, [x.array], dims=dims_of(axis, len(x.shape)), keep=keep_dims))
-
-    function.__doc__ = f"The core's operator {op}: over some dims, or all."
-    return function
-
-
-sum, mean, max_over = _reduction("reduce_sum"), _reduction("reduce_mean"), _reduction("reduce_max")
-reduce_sum, reduce_mean = sum, mean
-
-
-def argmax(input, dim=None, keepdim: bool = False) -> Tensor:
-    """Where it is largest along a dim; of all elements without one."""
-    if dim is None:
-        input, dim = reshape(input, (-1,)), 0
-    return P.Cast()(Tensor.of(_calls.call("argmax", [input.array], dim=dim, keep=keepdim)), mstype.int64)
-
-
-def cumsum(x, axis: int, dtype=None) -> Tensor:
-    """Running sums along a dim."""
-    return P.CumSum()(x if dtype is None else cast(x, dtype), axis)
-
-
 def select(condition, input, other) -> Tensor:
     return P.Select()(condition, input, other)
 
@@ -231,13 +200,6 @@ def l1_loss(input, target, reduction: str = "mean") -> Tensor:
     return reduced(abs(input - target), reduction)
 
 
-def reduced(x: Tensor, reduction: str) -> Tensor:
-    """As losses say it: mean, sum or none. Raises: ValueError of another."""
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f"reduction is mean, sum or none, not '{reduction}'")
-    return x if reduction == "none" else mean(x) if reduction == "mean" else sum(x)
-
-
 def cross_entropy(input, target, weight=None, ignore_index: int | None = None, reduction: str = "mean",
                   label_smoothing: float = 0.0) -> Tensor:
     """-log softmax(input)[target] for whole numbers; for probabilities the sum over classes, which are dim 1.
@@ -253,7 +215,7 @@ def cross_entropy(input, target, weight=None, ignore_index: int | None = None, r
     counted = cast(not_equal(target, ignore_index), input.dtype) if is_index and ignore_index is not None else None
     if counted is not None:
         target = where(equal(target, ignore_index), zeros_like(target), target)  # one that there is
-    shares = one_hot(target, classes) if is_index else target
+    shares = P.OneHot()(target, classes, 1.0, 0.0) if is_index else target
     smoothed = shares * (1 - label_smoothing) + label_smoothing / classes if label_smoothing else shares
     of_class = log_softmax(input, -1) if weight is None else log_softmax(input, -1) * weight
     losses = -sum(of_class * smoothed, -1)
@@ -269,7 +231,8 @@ def _cross_entropy_of_dims(input, target, weight, ignore_index, reduction: str, 
     if not input.shape:
         raise ValueError("cross_entropy takes logits of classes, not a scalar")
     rank = len(input.shape)
-    order = [d for d in range(rank) if d != min(1, rank - 1)] + [min(1, rank - 1)]
+    dim = builtins.min(1, rank - 1)
+    order = [d for d in builtins.range(rank) if d != dim] + [dim]
     classes = input.shape[order[-1]]
 
     def rows(x):
@@ -302,6 +265,6 @@ def print_(*args):
     return P.Print()(*args)
 
 
-_of_ours = {"Tensor", "missing", "as_tensor", "dims_of", "filled", "max_over", "reduced"}
+_of_ours = {"Tensor", "missing", "as_tensor", "filled", "reduced", "batched_gather"}
 __all__ = [n for n, value in list(globals().items()) if callable(value) and not n.startswith("_") and n not in _of_ours]
 __getattr__ = missing("mindspore.ops.functional", globals())

@@ -115,7 +115,7 @@ _of_one = _named({
     "ReLU": _unary("relu"), "Sigmoid": _unary("sigmoid"), "Tanh": _unary("tanh"), "SiLU": _unary("silu"),
     "GeLU": _unary("gelu", approximate="tanh"), "FastGeLU": _unary("gelu", approximate="sigmoid"),
     "Neg": _unary("neg"), "Exp": _unary("exp"), "Log": _unary("log"), "Sqrt": _unary("sqrt"), "Rsqrt": _unary("rsqrt"),
-    "Square": _unary("square"), "Abs": _unary("abs"), "Sign": _unary("sign"), "Floor": _unary("floor"),
+    "Abs": _unary("abs"), "Sign": _unary("sign"), "Floor": _unary("floor"),
     "Ceil": _unary("ceil"), "Round": _unary("round"), "Erf": _unary("erf"), "Reciprocal": _unary("reciprocal"),
     "Inv": _unary("reciprocal"), "Softplus": _unary("softplus"), "HSwish": _unary("hard_swish"), "Elu": _unary("elu"),
     "LogicalNot": _unary("logical_not"), "Sin": _unary("sin"), "Cos": _unary("cos")})
@@ -125,6 +125,17 @@ _of_two = _named({
     "Pow": _binary("pow"), "Atan2": _binary("atan2"), "Equal": _binary("equal"), "NotEqual": _binary("not_equal"),
     "Less": _binary("less"), "LessEqual": _binary("less_equal"), "Greater": _binary("greater"),
     "GreaterEqual": _binary("greater_equal"), "LogicalAnd": _binary("logical_and"), "LogicalOr": _binary("logical_or")})
+
+
+class Square(Primitive):
+    """x^2"""
+
+    def run(self, x):
+        x = as_tensor(x)
+        return self.call("square", x) if _calls.is_floating(x.dtype.name) else self.binary("mul", x, x)
+
+
+_of_one["Square"] = Square
 _of_one["Gelu"] = _of_one["GeLU"]  # an older name
 globals().update(_of_one)
 globals().update(_of_two)

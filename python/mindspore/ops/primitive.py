@@ -149,6 +149,12 @@ def as_tensor(x) -> Tensor:
     return x if isinstance(x, Tensor) else Tensor(x)
 
 
+def by_core(op: str, *tensors, **attributes):
+    """The core's operator, which nothing is said of: a tensor, or a tuple of them."""
+    result = _calls.call(op, [as_tensor(t).array for t in tensors], **attributes)
+    return tuple(Tensor.of(r) for r in result) if isinstance(result, tuple) else Tensor.of(result)
+
+
 def _operand(x):
     if isinstance(x, Tensor):
         return x.array

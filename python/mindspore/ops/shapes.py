@@ -118,7 +118,12 @@ class Tile(Primitive):
     """Dim d is repeated multiples[d] times."""
 
     def run(self, x, multiples):
-        return self.call("tile", x, repeats=list(multiples))
+        repeats = list(multiples)
+        if len(repeats) < len(x.shape):
+            raise ValueError(f"multiples {repeats} of a Tile has a number for each dim of {x.shape}, and more for new ones")
+        if len(repeats) > len(x.shape):
+            x = Reshape()(x, (*[1] * (len(repeats) - len(x.shape)), *x.shape))
+        return self.call("tile", x, repeats=repeats)
 
 
 class BroadcastTo(Primitive):
@@ -147,11 +152,11 @@ GatherV2 = Gather  # an older name
 
 
 class OneHot(Primitive):
-    """A new last dim, `on_value` where it is the index and `off_value` elsewhere. Its strategy is that of the result."""
+    """A new dim, the last one or `axis`, `on_value` where it is the index and `off_value` elsewhere. Its strategy is that of the
+    result. Whole numbers as values make it int64."""
 
     def __init__(self, axis: int = -1):
-        if axis != -1:
-            raise ValueError(f"OneHot along dim {axis} is not in this front end; there is -1")
+        self.axis = axis
 
     def strategies(self) -> dict:
         said = super().strategies()
@@ -166,10 +171,17 @@ class OneHot(Primitive):
         return Tensor.of(_core.reshard(hot.array, of_result, _calls.name_of(self.node_name + ".out")))
 
     def run(self, indices, depth, on_value=1.0, off_value=0.0):
-        dtype = on_value.dtype.name if isinstance(on_value, Tensor) else "float32"
+        dtype = on_value.dtype.name if isinstance(on_value, Tensor) else "int64" if isinstance(on_value, int) else "float32"
         on, off = float(on_value), float(off_value)
-        hot = self._lying(self.call("one_hot", indices, depth=int(depth), dtype=_core.short_name(dtype)))
-        return hot if (on, off) == (1.0, 0.0) else hot * (on - off) + off
+        made = "float32" if "int" in dtype else dtype
+        hot = self._lying(self.call("one_hot", indices, depth=int(depth), dtype=_core.short_name(made)))
+        hot = hot if (on, off) == (1.0, 0.0) else hot * (on - off) + off
+        last = len(hot.shape) - 1
+        if self.axis not in (-1, last):
+            order = list(range(last))
+            order.insert(self.axis, last)
+            hot = Transpose()(hot, order)
+        return Cast()(hot, dtype)
 
 
 class Cast(Primitive):

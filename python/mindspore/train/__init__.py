@@ -1,7 +1,8 @@
 """Models and what is called while they train."""
 
 from .._missing import missing
-from ..nn.metrics import Accuracy, Loss, Metric
+from ..nn.metrics import (Accuracy, ConfusionMatrix, CosineSimilarity, Dice, F1, Fbeta, Loss, MAE, MSE, Metric, Perplexity, Precision, Recall,
+                          Top1CategoricalAccuracy, Top5CategoricalAccuracy, TopKCategoricalAccuracy)
 from . import callback, loss_scale_manager, model, serialization
 from .callback import Callback, CheckpointConfig, LossMonitor, ModelCheckpoint, OnRequestExit, RunContext, TimeMonitor
 from .data_sink import data_sink

@@ -106,7 +106,7 @@ class Model:
         args = CallbackParam(
             train_network=network, network=self._network, loss_fn=self._loss_fn, optimizer=self._optimizer,
             epoch_num=epochs - initial_epoch, batch_num=dataset.get_dataset_size(), mode="train",
-            cur_step_num=initial_epoch * dataset.get_dataset_size(), cur_epoch_num=0, train_dataset=dataset,
+            cur_step_num=initial_epoch * dataset.get_dataset_size(), train_dataset=dataset,
             dataset_sink_mode=is_sunk, list_callback=hooks,
             parallel_mode=context.get_auto_parallel_context("parallel_mode"))
         run = RunContext(args)
@@ -126,9 +126,9 @@ class Model:
     def _train_epoch(network, dataset, args, run, hooks: list[Callback], is_sunk: bool, sink_size: int) -> None:
         every = 1 if not is_sunk else args.batch_num if sink_size == -1 else sink_size
         for number, batch in enumerate(_batches(dataset), 1):
+            args.cur_step_num += 1
             if (number - 1) % every == 0:
                 _tell(hooks, "on_train_step_begin", run)
-            args.cur_step_num += 1
             args.net_outputs = network(*batch)
             if number % every == 0 or number == args.batch_num:
                 _tell(hooks, "on_train_step_end", run)

@@ -1,9 +1,10 @@
 """Optimizers."""
 
 from ..._missing import missing
-from . import ada_grad, adam, lamb, lars, momentum, optimizer, rmsprop, sgd
+from . import ada_grad, adam, formulas, lamb, lars, momentum, optimizer, rmsprop, sgd
 from .ada_grad import Adagrad
-from .adam import Adam, AdamWeightDecay
+from .adam import Adam, AdamOffload, AdamWeightDecay, LazyAdam
+from .formulas import ASGD, FTRL, AdaMax, Adadelta, ProximalAdagrad, Rprop
 from .lamb import Lamb
 from .lars import LARS
 from .momentum import Momentum

@@ -73,6 +73,9 @@ class ByFormula(Optimizer):
     def _named_states(self) -> dict[str, Parameter]:
         return {s.name: s for own in self._states.values() for s in own.values()}
 
+    def state_kinds(self) -> list[str]:
+        return list(self.starts)
+
     def states(self) -> dict[str, Tensor]:
         return {**self._named_states(), **self._settings_states()}
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ..._missing import missing
+from ...common import dtype as mstype
+from ...common.tensor import Tensor
 from .optimizer import Optimizer
 
 
@@ -18,6 +20,9 @@ class Momentum(Optimizer):
         if not isinstance(momentum, (int, float)) or momentum < 0:
             raise ValueError(f"momentum is 0 or more, not {momentum!r}")
         self.momentum, self.use_nesterov = float(momentum), bool(use_nesterov)
+
+    def scalars(self):
+        return {"momentum": Tensor(self.momentum, mstype.float32)}
 
     def settings(self):
         return {"momentum": self.momentum, "nesterov": self.use_nesterov}

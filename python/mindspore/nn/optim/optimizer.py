@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
+import numpy
 from shardwright import _core
 
 from ... import context
@@ -84,6 +85,18 @@ def _without_decay(parameter: Parameter) -> bool:
     return "beta" in parameter.name or "gamma" in parameter.name
 
 
+class _Shown(Parameter):
+    """The value of a state now."""
+
+    def __init__(self, value: Tensor, name: str):
+        super().__init__(value, name, requires_grad=False)
+
+    def set_data(self, data, slice_shape: bool = False):
+        raise ValueError(f"'{self.name}' is a state of an optimizer: load_param_into_net(optimizer, {{'{self.name}': ..}}) sets it")
+
+    assign_value = set_data
+
+
 class Optimizer(Cell):
     """Calling it with gradients, one for each parameter, updates the parameters."""
 
@@ -146,6 +159,29 @@ class Optimizer(Cell):
         rate = self.groups[0].rate
         own = {"learning_rate": rate} if isinstance(rate, Parameter) else {}
         return {**own, "global_step": Tensor([self.global_step], mstype.int32)}
+
+    def scalars(self) -> dict[str, Tensor]:
+        """What it has besides states, as `get_parameters` shows it."""
+        return {}
+
+    def state_kinds(self) -> list[str]:
+        """What the names of its states begin with."""
+        return list(self.state_names.values())
+
+    def get_parameters(self, expand: bool = True) -> Iterator[Parameter]:
+        """global_step, learning_rate and other settings, the parameters, and their states, which are zeros before the first step."""
+        known = self.states()
+        settings = {"global_step": known["global_step"], **({"learning_rate": known["learning_rate"]} if "learning_rate" in known else {})}
+        for name, value in {**settings, **self.scalars()}.items():
+            yield value if isinstance(value, Parameter) else _Shown(value, name)
+        yield from self.parameters
+        for kind in self.state_kinds():
+            for p in self.parameters:
+                name = f"{kind}.{p.name}"
+                state = known.get(name)
+                if state is None:
+                    state = Tensor(numpy.zeros(tuple(p.shape), mstype.dtype_to_nptype(p.dtype)), p.dtype)
+                yield state if isinstance(state, Parameter) else _Shown(state, name)
 
     def load_states(self, values: dict[str, Tensor]) -> list[str]:
         """Takes its own of them; their names."""

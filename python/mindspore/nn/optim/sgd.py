@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ..._missing import missing
+from ...common import dtype as mstype
+from ...common.tensor import Tensor
 from ...ops import functional as F
 from .by_formula import ByFormula
 from .optimizer import Optimizer
@@ -25,6 +27,12 @@ class SGD(Optimizer):
         super().__init__(learning_rate, params, weight_decay, loss_scale)
         self.momentum, self.nesterov = momentum, nesterov
         self.core_name = "momentum" if momentum else "sgd"
+
+    def scalars(self):
+        return {"momentum": Tensor(float(self.momentum), mstype.float32)}
+
+    def state_kinds(self):
+        return ["accum", "stat"]
 
     def settings(self):
         return {"momentum": float(self.momentum), "nesterov": self.nesterov} if self.momentum else {}

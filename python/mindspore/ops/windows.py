@@ -1,0 +1,551 @@
+"""Convolutions, pooling, norms and images as functions, of 1, 2 and 3 dims: those of 2 are the core's."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+
+import numpy
+
+from ..common import dtype as mstype
+from ..common.tensor import Tensor
+from . import operations as P
+from .arrangements import at_places, numbers, padded, swapaxes
+from .networks import pads_of
+from .places import gather_nd
+from .pointwise import filled_like, where
+from .primitive import as_tensor, by_core
+from .products import matmul
+from .reductions import folded, sliced, taken_along
+
+
+def listed(value, count: int) -> list[int]:
+    """One number for each of so many dims."""
+    if value is None or isinstance(value, int):
+        return [value] * count
+    values = list(value)
+    return [v if v is None else int(v) for v in (values * count if len(values) == 1 else values[-count:])]
+
+
+def sides_of(mode: str, padding, size, kernel, strides, dilations) -> list[tuple[int, int]]:
+    """Before and behind each dim, as pad_mode says."""
+    mode, rank = str(mode).lower(), len(kernel)
+    if rank == 2:
+        top, left, bottom, right = pads_of(mode, padding if isinstance(padding, int) or len(padding) == 4 else _sides(padding, 2),
+                                           size, kernel, strides, dilations)
+        return [(top, bottom), (left, right)]
+    if mode == "valid":
+        return [(0, 0)] * rank
+    if mode == "pad":
+        said = _sides(padding, rank)
+        return [(said[2 * d], said[2 * d + 1]) for d in range(rank)]
+    if mode != "same":
+        raise ValueError(f"pad_mode is same, valid or pad, not '{mode}'")
+    totals = [max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0) for n, k, s, d in zip(size, kernel, strides, dilations)]
+    return [(t // 2, t - t // 2) for t in totals]
+
+
+def _sides(padding, rank: int) -> list[int]:
+    """Of one number all, of one for each dim both sides."""
+    if isinstance(padding, int):
+        return [padding] * (2 * rank)
+    padding = list(padding)
+    return padding if len(padding) == 2 * rank else [p for p in (padding * rank if len(padding) == 1 else padding) for _ in range(2)]
+
+
+# ---- convolutions ----
+
+def _conv2d(x, weight, strides, sides, dilations, groups) -> Tensor:
+    (top, bottom), (left, right) = sides
+    return by_core("conv2d", x, weight, strides=strides, pads=[top, left, bottom, right], dilations=dilations, groups=groups)
+
+
+def _conv3d(x, weight, strides, sides, dilations, groups) -> Tensor:
+    """Of each depth of the weight a convolution of 2 dims, over images of all depths where it stands; added up."""
+    x = padded(x, [(0, 0), (0, 0), sides[0], (0, 0), (0, 0)])
+    depth = weight.shape[2]
+    count = (x.shape[2] - (depth - 1) * dilations[0] - 1) // strides[0] + 1
+    total = None
+    for k in range(depth):
+        first = k * dilations[0]
+        part = sliced(x, 2, first, first + (count - 1) * strides[0] + 1, strides[0])
+        images = swapaxes(part, 1, 2)
+        rows = P.Reshape()(images, (-1, *images.shape[2:]))
+        kernel = P.Squeeze(2)(sliced(weight, 2, k, k + 1))
+        y = _conv2d(rows, kernel, strides[1:], sides[1:], dilations[1:], groups)
+        total = y if total is None else total + y
+    y = P.Reshape()(total, (x.shape[0], count, *total.shape[1:]))
+    return swapaxes(y, 1, 2)
+
+
+def convolved(x, weight, strides, sides, dilations, groups: int) -> Tensor:
+    """By weight [out, in / groups, ...] of as many dims as there are strides."""
+    rank = len(strides)
+    if rank == 1:
+        y = _conv2d(P.ExpandDims()(x, 2), P.ExpandDims()(weight, 2), [1, *strides], [(0, 0), *sides], [1, *dilations], groups)
+        return P.Squeeze(2)(y)
+    return (_conv2d if rank == 2 else _conv3d)(x, weight, strides, sides, dilations, groups)
+
+
+def _biased(y, bias):
+    return y if bias is None else y + P.Reshape()(bias, (-1,) + (1,) * (len(y.shape) - 2))
+
+
+def _conv(rank: int):
+    def function(input, weight, bias=None, stride=1, pad_mode="valid", padding=0, dilation=1, groups=1):
+        strides, dilations = listed(stride, rank), listed(dilation, rank)
+        sides = sides_of(pad_mode, padding, input.shape[2:], weight.shape[2:], strides, dilations)
+        return _biased(convolved(input, weight, strides, sides, dilations, groups), bias)
+
+    return function
+
+
+def deconvolved(x, weight, strides, sides, dilations, groups: int, size) -> Tensor:
+    """The gradient of the convolution's input, of this size: weight [in, out / groups, ...]."""
+    rank = len(strides)
+    if rank == 1:
+        y = deconvolved(P.ExpandDims()(x, 2), P.ExpandDims()(weight, 2), [1, *strides], [(0, 0), *sides], [1, *dilations], groups,
+                        [1, *size])
+        return P.Squeeze(2)(y)
+    if rank == 2:
+        (top, bottom), (left, right) = sides
+        return by_core("conv_transpose2d", x, weight, strides=strides, pads=[top, left, bottom, right], dilations=dilations,
+                       groups=groups, size=list(size))
+    return _deconvolved_in_depth(x, weight, strides, sides, dilations, groups, size)
+
+
+def _deconvolved_in_depth(x, weight, strides, sides, dilations, groups, size) -> Tensor:
+    """Of each depth of the weight images of 2 dims, put where they stand; added up."""
+    b, _, depth = x.shape[:3]
+    images = swapaxes(x, 1, 2)
+    rows = P.Reshape()(images, (-1, *images.shape[2:]))
+    whole = size[0] + sum(sides[0])
+    total = None
+    for k in range(weight.shape[2]):
+        kernel = P.Squeeze(2)(sliced(weight, 2, k, k + 1))
+        y = deconvolved(rows, kernel, strides[1:], sides[1:], dilations[1:], groups, size[1:])
+        y = swapaxes(P.Reshape()(y, (b, depth, *y.shape[1:])), 1, 2)
+        first = k * dilations[0]
+        behind = whole - first - ((depth - 1) * strides[0] + 1)
+        y = by_core("pad", y, dims=[2], before=[first], after=[max(behind, 0)], gaps=[strides[0] - 1], value=0.0)
+        y = y if behind >= 0 else sliced(y, 2, 0, whole)
+        total = y if total is None else total + y
+    return sliced(total, 2, sides[0][0], whole - sides[0][1])
+
+
+def deconvolution_size(mode: str, size, kernel, strides, dilations, sides, more) -> list[int]:
+    """Of the result, and which sides are cut, as pad_mode says."""
+    mode = str(mode).lower()
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations)]
+    if mode == "same":
+        return [n * s for n, s in zip(size, strides)]
+    if mode == "valid":
+        return [n * s + max(r - s, 0) for n, s, r in zip(size, strides, reach)]
+    return [(n - 1) * s + r - sum(side) + m for n, s, r, side, m in zip(size, strides, reach, sides, more)]
+
+
+def conv_transpose(rank: int):
+    def function(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+        strides, dilations, more = (listed(v, rank) for v in (stride, dilation, output_padding))
+        sides = [(p, p) for p in listed(padding, rank)]
+        kernel = weight.shape[2:]
+        size = deconvolution_size("pad", input.shape[2:], kernel, strides, dilations, sides, more)
+        return _biased(deconvolved(input, weight, strides, sides, dilations, groups, size), bias)
+
+    return function
+
+
+# ---- pooling ----
+
+def _ceiled(size, kernel, strides, sides, dilations) -> list[tuple[int, int]]:
+    """More at the end, so that the last window that begins inside (of the image and what is before it) is whole."""
+    out = []
+    for n, k, s, (before, after), d in zip(size, kernel, strides, sides, dilations):
+        reach = (k - 1) * d + 1
+        count = -(-(n + before + after - reach) // s) + 1
+        if (count - 1) * s >= n + before:
+            count -= 1
+        out.append((before, max((count - 1) * s + reach - n - before, 0)))
+    return out
+
+
+def max_pooled(x, kernel, strides, sides, dilations) -> Tensor:
+    """The largest in each window."""
+    rank = len(kernel)
+    if rank == 1:
+        return P.Squeeze(2)(max_pooled(P.ExpandDims()(x, 2), [1, *kernel], [1, *strides], [(0, 0), *sides], [1, *dilations]))
+    if rank == 3:
+        b, c, d, h, w = x.shape
+        y = max_pooled(P.Reshape()(x, (b, c * d, h, w)), kernel[1:], strides[1:], sides[1:], dilations[1:])
+        h, w = y.shape[2:]
+        y = P.Reshape()(y, (b, c, d, h * w))
+        y = max_pooled(y, [kernel[0], 1], [strides[0], 1], [sides[0], (0, 0)], [dilations[0], 1])
+        return P.Reshape()(y, (b, c, y.shape[2], h, w))
+    (top, bottom), (left, right) = sides
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations)]
+    if any(side >= r for pair, r in zip(sides, reach) for side in pair):  # windows without an element are not the core's
+        x, sides = padded(x, [(0, 0), (0, 0), *sides], value=-3.4028235e38), [(0, 0), (0, 0)]
+        (top, bottom), (left, right) = sides
+    return by_core("max_pool2d", x, kernel=kernel, strides=strides, pads=[top, left, bottom, right], dilations=dilations)
+
+
+def mean_pooled(x, kernel, strides, sides, counts_pads: bool, divisor=None, more=None) -> Tensor:
+    """The mean in each window, of what is inside, or of pads, too. more: pads at the ends that count never."""
+    rank = len(kernel)
+    more = more or sides
+    if counts_pads and more == sides and divisor is None and rank == 2:
+        return by_core("avg_pool2d", x, kernel=kernel, strides=strides, pads=_pads(sides), count_pads=True)
+    total = _sums(x, kernel, strides, more)
+    if divisor:
+        return total * (1 / divisor)
+    counts = None
+    for n, k, s, (before, after), (_, end) in zip(x.shape[2:], kernel, strides, sides, more):
+        places = numpy.arange(0, n + before + end - k + 1, s)
+        low, high = (places, numpy.minimum(places + k, n + before + after)) if counts_pads else \
+            (numpy.maximum(places, before), numpy.minimum(places + k, n + before))
+        line = (high - low).astype(numpy.float32)
+        counts = line if counts is None else counts[..., None] * line
+    return total * Tensor((1 / counts).astype(numpy.float32))
+
+
+def _pads(sides) -> list[int]:
+    (top, bottom), (left, right) = sides
+    return [top, left, bottom, right]
+
+
+def _sums(x, kernel, strides, sides) -> Tensor:
+    """The sum in each window."""
+    rank = len(kernel)
+    if rank == 1:
+        return P.Squeeze(2)(_sums(P.ExpandDims()(x, 2), [1, *kernel], [1, *strides], [(0, 0), *sides]))
+    if rank == 3:
+        b, c, d, h, w = x.shape
+        y = _sums(P.Reshape()(x, (b, c * d, h, w)), kernel[1:], strides[1:], sides[1:])
+        h, w = y.shape[2:]
+        y = _sums(P.Reshape()(y, (b, c, d, h * w)), [kernel[0], 1], [strides[0], 1], [sides[0], (0, 0)])
+        return P.Reshape()(y, (b, c, y.shape[2], h, w))
+    x = padded(x, [(0, 0), (0, 0), *sides])
+    y = by_core("avg_pool2d", x, kernel=kernel, strides=strides, pads=[0, 0, 0, 0], count_pads=True)
+    return y * float(math.prod(kernel))
+
+
+def max_with_places(x, kernel, strides, sides, dilations) -> tuple[Tensor, Tensor]:
+    """The largest of each window, and where it is in its image, counted through."""
+    size = x.shape[2:]
+    grids = numpy.arange(math.prod(size)).reshape(size)
+    lines = [numpy.arange(0, n + sum(side) - (k - 1) * d, s) - side[0]
+             for n, k, s, d, side in zip(size, kernel, strides, dilations, sides)]
+    windows = []
+    for offset in itertools.product(*(range(k) for k in kernel)):
+        at = [line + o * d for line, o, d in zip(lines, offset, dilations)]
+        inside = [(a >= 0) & (a < n) for a, n in zip(at, size)]
+        clipped = [numpy.clip(a, 0, n - 1) for a, n in zip(at, size)]
+        is_inside = functools.reduce(lambda a, b: a[..., None] & b, inside)
+        windows.append(numpy.where(is_inside, grids[numpy.ix_(*clipped)], -1))
+    places = numpy.stack(windows, -1)
+    flat = P.Reshape()(x, (*x.shape[:2], -1))
+    found = at_places(flat, numpy.maximum(places, 0), 2)
+    if (places < 0).any():
+        found = where(Tensor(numpy.broadcast_to(places >= 0, found.shape).copy()), found, filled_like(x, -3.4028235e38))
+    which = by_core("argmax", found, dim=-1, keep=True)
+    values = P.Squeeze(-1)(taken_along(found, which, -1))
+    whole = Tensor(numpy.broadcast_to(numpy.maximum(places, 0), found.shape).astype(numpy.int32).copy())
+    return values, P.Cast()(P.Squeeze(-1)(taken_along(whole, which, -1)), mstype.int64)
+
+
+def max_pool(x, rank: int, kernel, strides, mode: str, padding, dilation=1, return_indices=False, ceil_mode=False):
+    """As layers and functions say it. x may lack the dim of the batch."""
+    if len(x.shape) == rank + 1:
+        y = max_pool(P.ExpandDims()(x, 0), rank, kernel, strides, mode, padding, dilation, return_indices, ceil_mode)
+        return tuple(P.Squeeze(0)(t) for t in y) if return_indices else P.Squeeze(0)(y)
+    kernel, dilations = listed(kernel, rank), listed(dilation, rank)
+    strides = kernel if strides is None else listed(strides, rank)
+    sides = sides_of(mode, padding, x.shape[2:], kernel, strides, dilations)
+    if ceil_mode:
+        sides = _ceiled(x.shape[2:], kernel, strides, sides, dilations)
+    return (max_with_places if return_indices else max_pooled)(x, kernel, strides, sides, dilations)
+
+
+def avg_pool(x, rank: int, kernel, strides, mode: str, padding, ceil_mode=False, count_include_pad=True, divisor_override=None):
+    if len(x.shape) == rank + 1:
+        y = avg_pool(P.ExpandDims()(x, 0), rank, kernel, strides, mode, padding, ceil_mode, count_include_pad, divisor_override)
+        return P.Squeeze(0)(y)
+    kernel = listed(kernel, rank)
+    strides = kernel if strides is None else listed(strides, rank)
+    sides = sides_of(mode, padding, x.shape[2:], kernel, strides, [1] * rank)
+    more = _ceiled(x.shape[2:], kernel, strides, sides, [1] * rank) if ceil_mode else sides
+    counts = count_include_pad and str(mode).lower() != "same"
+    return mean_pooled(x, kernel, strides, sides, counts, divisor_override, more)
+
+
+def _max_pool(rank: int):
+    def function(x, kernel_size, stride=None, padding=0, dilation=1, return_indices=False, ceil_mode=False):
+        return max_pool(x, rank, kernel_size, stride, "pad", padding, dilation, return_indices, ceil_mode)
+
+    return function
+
+
+def _avg_pool(rank: int, own_stride=1):
+    def function(input_x, kernel_size=1, stride=own_stride, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=0):
+        return avg_pool(input_x, rank, kernel_size, stride, "pad", padding, ceil_mode, count_include_pad, divisor_override)
+
+    return function
+
+
+def _lp_pool(rank: int):
+    def function(x, norm_type, kernel_size, stride=None, ceil_mode=False):
+        power, kernel = float(norm_type), listed(kernel_size, rank)
+        means = avg_pool(P.Pow()(x, power), rank, kernel, stride, "valid", 0, ceil_mode)
+        return P.Pow()(means * float(math.prod(kernel)), 1 / power)
+
+    return function
+
+
+def _window_of(size: int, count: int, i: int) -> tuple[int, int]:
+    return i * size // count, -(-(i + 1) * size // count)
+
+
+def _window_means(size: int, count: int) -> numpy.ndarray:
+    """Column i has the shares of elements of a line in window i: those from floor(i n / m) up to ceil((i + 1) n / m)."""
+    out = numpy.zeros((size, count), numpy.float32)
+    for i in range(count):
+        first, last = _window_of(size, count, i)
+        out[first:last, i] = 1 / (last - first)
+    return out
+
+
+def adaptive_avg_pool(x, output_size, rank: int) -> Tensor:
+    """Means over windows, so many that the result has this size; windows overlap where sizes do not divide."""
+    size = x.shape[-rank:]
+    wanted = [n if m is None else m for n, m in zip(size, listed(output_size, rank))]
+    if rank == 2 and len(x.shape) == 4 and not any(n % m for n, m in zip(size, wanted)):
+        window = [n // m for n, m in zip(size, wanted)]
+        return by_core("avg_pool2d", x, kernel=window, strides=window, pads=[0, 0, 0, 0])
+    last = len(x.shape) - 1
+    for d, n, m in zip(range(len(x.shape) - rank, len(x.shape)), size, wanted):
+        if n != m:
+            x = swapaxes(matmul(swapaxes(x, d, last), Tensor(_window_means(n, m))), d, last)
+    return x
+
+
+def adaptive_max_pool(x, output_size, rank: int, return_indices=False):
+    """The same with the largest."""
+    if return_indices:
+        raise ValueError("adaptive_max_pool with return_indices=True is not in this front end")
+    size = x.shape[-rank:]
+    wanted = [n if m is None else m for n, m in zip(size, listed(output_size, rank))]
+    for d, n, m in zip(range(len(x.shape) - rank, len(x.shape)), size, wanted):
+        parts = [folded(sliced(x, d, *_window_of(n, m, i)), d, P.Maximum()) for i in range(m)]
+        x = P.Concat(d)(parts) if len(parts) > 1 else parts[0]
+    return x
+
+
+def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
+    """The elements of each window as a column."""
+    kernel, dilations, strides = (listed(v, 2) for v in (kernel_size, dilation, stride))
+    x = padded(input, [(0, 0), (0, 0), *((p, p) for p in listed(padding, 2))])
+    b, c, h, w = x.shape
+    counts = [(n - (k - 1) * d - 1) // s + 1 for n, k, d, s in zip((h, w), kernel, dilations, strides)]
+    rows, columns = (numpy.arange(k)[:, None] * d + numpy.arange(m)[None] * s
+                     for k, d, s, m in zip(kernel, dilations, strides, counts))
+    places = rows[:, None, :, None] * w + columns[None, :, None, :]
+    y = at_places(P.Reshape()(x, (b, c, h * w)), places.reshape(-1), 2)
+    return P.Reshape()(y, (b, c * math.prod(kernel), math.prod(counts)))
+
+
+def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
+    """Columns of windows added up where they were."""
+    size = numbers(output_size)
+    kernel, dilations, strides, sides = (listed(v, 2) for v in (kernel_size, dilation, stride, padding))
+    h, w = (n + 2 * p for n, p in zip(size, sides))
+    counts = [(n - (k - 1) * d - 1) // s + 1 for n, k, d, s in zip((h, w), kernel, dilations, strides)]
+    rows, columns = (numpy.arange(k)[:, None] * d + numpy.arange(m)[None] * s
+                     for k, d, s, m in zip(kernel, dilations, strides, counts))
+    places = (rows[:, None, :, None] * w + columns[None, :, None, :]).reshape(-1).astype(numpy.int32)
+    b = input.shape[0]
+    c = input.shape[1] // math.prod(kernel)
+    y = by_core("unsorted_segment_sum", P.Reshape()(input, (b, c, -1)), Tensor(places), count=h * w, dim=2)
+    return padded(P.Reshape()(y, (b, c, h, w)), [(0, 0), (0, 0), *((-p, -p) for p in sides)])
+
+
+# ---- norms ----
+
+def batch_norm(input_x, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-05):
+    """By known moments, or by those of the batch."""
+    channels = (1, -1) + (1,) * (len(input_x.shape) - 2)
+    mean, variance = (by_core("stop_gradient", t) for t in (running_mean, running_var))
+    if training:
+        dims = tuple(d for d in range(len(input_x.shape)) if d != 1)
+        mean = P.ReduceMean()(input_x, dims)
+        variance = P.ReduceMean()(P.Square()(input_x - P.Reshape()(mean, channels)), dims)
+    scale = P.Rsqrt()(variance + float(eps))
+    scale = scale if weight is None else scale * weight
+    shift = -mean * scale if bias is None else bias - mean * scale
+    return input_x * P.Reshape()(scale, channels) + P.Reshape()(shift, channels)
+
+
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-05):
+    channels = input.shape[1]
+    weight, bias = (Tensor(numpy.full(channels, value, numpy.float32)) if given is None else given
+                    for given, value in ((weight, 1), (bias, 0)))
+    return by_core("group_norm", input, weight, bias, groups=int(num_groups), epsilon=float(eps))
+
+
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
+    shape = tuple(listed(normalized_shape, 1) if isinstance(normalized_shape, int) else normalized_shape)
+    flat = P.Reshape()(input, (*input.shape[:len(input.shape) - len(shape)], math.prod(shape)))
+    weight, bias = (Tensor(numpy.full(math.prod(shape), value, numpy.float32)) if given is None else P.Reshape()(given, (-1,))
+                    for given, value in ((weight, 1), (bias, 0)))
+    return P.Reshape()(by_core("layer_norm", flat, weight, bias, epsilon=float(eps)), input.shape)
+
+
+def rms_norm(x, gamma, epsilon=1e-06):
+    """And 1 / sqrt(mean of x^2 + epsilon)."""
+    dims = tuple(range(len(x.shape) - len(gamma.shape), len(x.shape)))
+    return (by_core("rms_norm", x, gamma, epsilon=float(epsilon)),
+            P.Rsqrt()(P.ReduceMean(True)(P.Square()(x), dims) + float(epsilon)))
+
+
+def lrn(x, depth_radius=5, bias=1.0, alpha=1.0, beta=0.5, norm_region="ACROSS_CHANNELS"):
+    """x / (bias + alpha sum of x^2 over near channels)^beta"""
+    size = x.shape[1]
+    near = (numpy.abs(numpy.subtract.outer(numpy.arange(size), numpy.arange(size))) <= depth_radius).astype(numpy.float32)
+    sums = swapaxes(matmul(swapaxes(P.Square()(x), 1, -1), Tensor(near)), 1, -1)
+    return x * P.Pow()(sums * float(alpha) + float(bias), -float(beta))
+
+
+# ---- images ----
+
+def _line_weights(size: int, wanted: int, is_aligned: bool) -> numpy.ndarray:
+    """Column i has the shares of elements of a line in element i of one of another size."""
+    out = numpy.zeros((size, wanted), numpy.float32)
+    for i in range(wanted):
+        if is_aligned:
+            place = i * (size - 1) / (wanted - 1) if wanted > 1 else 0.0
+        else:
+            place = min(max((i + 0.5) * size / wanted - 0.5, 0.0), size - 1)
+        low = min(int(place), size - 1)
+        high = min(low + 1, size - 1)
+        out[low, i] += 1 - (place - low)
+        out[high, i] += place - low
+    return out
+
+
+def resized(x, size, mode: str, is_aligned=False, is_half=True) -> Tensor:
+    """Images of `size`: nearest, bilinear, with corners that lie on each other or with middles of pixels that do."""
+    size = [int(s) for s in size]
+    if mode == "nearest" and not is_aligned:
+        return by_core("resize2d", x, size=size, mode="nearest")
+    if mode == "nearest":
+        for d, n in ((2, size[0]), (3, size[1])):
+            step = (x.shape[d] - 1) / (n - 1) if n > 1 else 0.0
+            x = at_places(x, [int(math.floor(i * step + 0.5)) for i in range(n)], d)
+        return x
+    if is_aligned or is_half:
+        return by_core("resize2d", x, size=size, mode="bilinear", align_corners=bool(is_aligned))
+    return _by_lines(x, size, _plain_weights)
+
+
+def _plain_weights(size: int, wanted: int) -> numpy.ndarray:
+    """The place of element i is i n / m."""
+    out = numpy.zeros((size, wanted), numpy.float32)
+    for i in range(wanted):
+        place = i * (size / wanted)
+        low = min(int(place), size - 1)
+        out[low, i] += 1 - (place - low)
+        out[min(low + 1, size - 1), i] += place - low
+    return out
+
+
+def _by_lines(x, size, weights) -> Tensor:
+    last = len(x.shape) - 1
+    for d, m in zip(range(2, len(x.shape)), size):
+        if x.shape[d] != m:
+            x = swapaxes(matmul(swapaxes(x, d, last), Tensor(weights(x.shape[d], m))), d, last)
+    return x
+
+
+def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None):
+    """Lines, images or volumes of another size."""
+    rank = len(input.shape) - 2
+    if (size is None) == (scale_factor is None):
+        raise ValueError("interpolate takes size or scale_factor")
+    if size is None:
+        factors = [scale_factor] * rank if isinstance(scale_factor, (int, float)) else list(scale_factor)
+        size = [int(math.floor(n * f)) for n, f in zip(input.shape[2:], factors)]
+    size = listed(size, rank)
+    known = {"nearest": (1, 2, 3), "linear": (1,), "bilinear": (2,), "trilinear": (3,), "area": (1, 2, 3)}
+    if rank not in known.get(mode, ()):
+        raise ValueError(f"interpolate in mode {mode!r} of {rank} dims is not in this front end; there are "
+                         + ", ".join(f"{m} ({', '.join(map(str, r))})" for m, r in known.items()))
+    if mode == "area":
+        return adaptive_avg_pool(input, tuple(size), rank)
+    if mode == "nearest":
+        if rank == 2:
+            return resized(input, size, "nearest")
+        for d, m in zip(range(2, rank + 2), size):
+            input = at_places(input, [i * input.shape[d] // m for i in range(m)], d)
+        return input
+    if rank == 2:
+        return resized(input, size, "bilinear", bool(align_corners))
+    return _by_lines(input, size, lambda n, m: _line_weights(n, m, bool(align_corners)))
+
+
+def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
+    """Of images what lies at places between -1 and 1."""
+    if mode not in ("bilinear", "nearest") or padding_mode not in ("zeros", "border") or len(input.shape) != 4:
+        raise ValueError(f"grid_sample of {len(input.shape) - 2} dims in mode {mode!r} with padding_mode {padding_mode!r} is not in "
+                         "this front end; there are bilinear and nearest of 2 dims, with zeros or border")
+    b, c, h, w = input.shape
+    rows = P.Transpose()(input, (0, 2, 3, 1))
+    x, y = (P.Squeeze(-1)(sliced(grid, 3, i, i + 1)) for i in (0, 1))
+    x, y = ((t + 1) * ((n - 1) / 2) if align_corners else ((t + 1) * n - 1) * 0.5 for t, n in ((x, w), (y, h)))
+    if padding_mode == "border":
+        x, y = (by_core("clip", t, min=0.0, max=float(n - 1)) for t, n in ((x, w), (y, h)))
+    images = Tensor(numpy.broadcast_to(numpy.arange(b, dtype=numpy.int32)[:, None, None], x.shape).copy())
+
+    def pixels(px, py, share):
+        inside = P.LogicalAnd()(P.LogicalAnd()(px >= 0.0, px <= float(w - 1)), P.LogicalAnd()(py >= 0.0, py <= float(h - 1)))
+        ix, iy = (P.Cast()(by_core("clip", t, min=0.0, max=float(n - 1)), mstype.int32) for t, n in ((px, w), (py, h)))
+        values = gather_nd(rows, P.Stack(-1)([images, iy, ix]))
+        weight = P.Cast()(inside, input.dtype)
+        return values * P.ExpandDims()(weight if share is None else weight * share, -1)
+
+    if mode == "nearest":
+        total = pixels(P.Round()(x), P.Round()(y), None)
+    else:
+        left, top = P.Floor()(x), P.Floor()(y)
+        right, bottom = x - left, y - top
+        total = pixels(left, top, (1 - right) * (1 - bottom)) + pixels(left + 1, top, right * (1 - bottom)) \
+            + pixels(left, top + 1, (1 - right) * bottom) + pixels(left + 1, top + 1, right * bottom)
+    return P.Transpose()(total, (0, 3, 1, 2))
+
+
+def affine_grid(theta, size, align_corners=False):
+    """Places of images that are moved, turned and stretched."""
+    _, _, h, w = size
+    lines = [numpy.linspace(-1, 1, n) if align_corners else (2 * numpy.arange(n) + 1) / n - 1 for n in (w, h)]
+    grid = numpy.stack([*numpy.meshgrid(*lines), numpy.ones((h, w))], -1).astype(numpy.float32)
+    return P.Reshape()(matmul(Tensor(grid.reshape(1, h * w, 3)), swapaxes(theta, 1, 2)), (theta.shape[0], h, w, 2))
+
+
+def rotary_position_embedding(x, cos, sin, mode=0):
+    """Halves of the last dim turned by angles."""
+    if mode != 0:
+        raise ValueError(f"rotary_position_embedding in mode {mode} is not in this front end; there is 0")
+    half = x.shape[-1] // 2
+    a, b = sliced(x, -1, 0, half), sliced(x, -1, half, 2 * half)
+    return x * cos + P.Concat(-1)([-b, a]) * sin
+
+
+functions = {
+    "conv1d": _conv(1), "conv2d": _conv(2), "conv3d": _conv(3), "max_pool2d": _max_pool(2), "max_pool3d": _max_pool(3),
+    "avg_pool1d": _avg_pool(1), "avg_pool2d": _avg_pool(2), "avg_pool3d": _avg_pool(3), "lp_pool1d": _lp_pool(1),
+    "lp_pool2d": _lp_pool(2), **{f"adaptive_avg_pool{rank}d": lambda input, output_size, rank=rank: adaptive_avg_pool(
+        input, output_size, rank) for rank in (1, 2, 3)},
+    **{f"adaptive_max_pool{rank}d": lambda input, output_size, return_indices=False, rank=rank: adaptive_max_pool(
+        input, output_size, rank, return_indices) for rank in (1, 2, 3)},
+    "unfold": unfold, "fold": fold, "batch_norm": batch_norm, "group_norm": group_norm, "layer_norm": layer_norm,
+    "rms_norm": rms_norm, "lrn": lrn, "interpolate": interpolate, "upsample": interpolate, "grid_sample": grid_sample,
+    "affine_grid": affine_grid, "rotary_position_embedding": rotary_position_embedding}
