@@ -41,7 +41,7 @@ def test_a_module_does_not_hide_a_function_of_its_name():
     ("mindspore.numpy", "'mindspore.numpy' is not in this front end; mindspore has amp, common, communication, context, "),
     ("mindspore.nn.layer.basics", "did you mean 'basic'.; mindspore.nn.layer has activation, basic, co"),
     ("mindspore.nn.utils.init", "'mindspore.nn.utils.init' is not in this front end; mindspore.nn.utils has no modules in it"),
-    ("mindspore.ops.nothing.such", "'mindspore.ops.nothing' is not in this front end; mindspore.ops has auto_generate, ")])
+    ("mindspore.ops.nothing.such", "'mindspore.ops.nothing' is not in this front end; mindspore.ops has .*auto_generate, ")])
 def test_a_module_that_is_not_there_is_told(module, message):
     with pytest.raises(ModuleNotFoundError, match=message) as told:
         importlib.import_module(module)

@@ -148,7 +148,7 @@ class _Asks(ms.Callback):
         self.step, self.seen = step, []
 
     def on_train_step_begin(self, run_context):
-        self.seen.append(run_context.original_args().cur_step_num + 1)
+        self.seen.append(run_context.original_args().cur_step_num)
         if self.seen[-1] == self.step:
             os.kill(os.getpid(), signal.SIGTERM)
 
