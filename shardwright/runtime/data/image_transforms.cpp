@@ -98,11 +98,63 @@ T rounded(float x) {
     return static_cast<T>(x);
 }
 
+/// Two pixels side by side, by shares of 2048.
+struct WholeMix {
+  std::int64_t first = 0;
+  std::int32_t share = 0, next = 0;
+};
+
+std::vector<WholeMix> whole_mixes(std::int64_t n, std::int64_t m, bool ends_whole) {
+  std::vector<WholeMix> all;
+  const double scale = static_cast<double>(n) / static_cast<double>(m);
+  for (std::int64_t i = 0; i < m; ++i) {
+    auto part = static_cast<float>((static_cast<double>(i) + 0.5) * scale - 0.5);
+    auto first = static_cast<std::int64_t>(std::floor(part));
+    part -= static_cast<float>(first);
+    if (ends_whole && (first < 0 || first >= n - 1)) {
+      first = std::clamp<std::int64_t>(first, 0, n - 1);
+      part = 0;
+    }
+    const auto whole = [](float share) { return static_cast<std::int32_t>(std::nearbyint(share * 2048)); };
+    all.push_back({first, whole(1 - part), whole(part)});
+  }
+  return all;
+}
+
+/// Bytes are mixed in whole numbers, columns first: what OpenCV, which others read images by, makes of them to the last bit.
+Tensor resized_bytes(const Tensor& from, Size to) {
+  const auto [height, width] = size_of_image(from);
+  const std::int64_t channels = from.shape()[2], row = to.width * channels;
+  Tensor out({from.dtype(), {to.height, to.width, channels}});
+  const std::vector<WholeMix> down = whole_mixes(height, to.height, false);
+  const std::vector<WholeMix> across = whole_mixes(width, to.width, true);
+  const std::uint8_t* pixel = from.as<std::uint8_t>().data();
+  std::vector<std::int32_t> lines(static_cast<std::size_t>(height * row));
+  auto line = lines.begin();
+  for (std::int64_t y = 0; y < height; ++y, pixel += width * channels)
+    for (const WholeMix& x : across)
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const std::int64_t next = std::min(x.first + 1, width - 1);
+        *line++ = pixel[x.first * channels + c] * x.share + pixel[next * channels + c] * x.next;
+      }
+  std::uint8_t* made = out.as<std::uint8_t>().data();
+  for (const WholeMix& y : down) {
+    const std::int32_t* above = lines.data() + std::clamp<std::int64_t>(y.first, 0, height - 1) * row;
+    const std::int32_t* below = lines.data() + std::clamp<std::int64_t>(y.first + 1, 0, height - 1) * row;
+    for (std::int64_t i = 0; i < row; ++i) {
+      const std::int32_t sum = ((y.share * (above[i] >> 4)) >> 16) + ((y.next * (below[i] >> 4)) >> 16);
+      *made++ = static_cast<std::uint8_t>(std::clamp((sum + 2) >> 2, 0, 255));
+    }
+  }
+  return out;
+}
+
 /// DataRows are mixed first, then columns.
 Tensor resized(const Tensor& from, Size to, Pixels pixels) {
   const auto [height, width] = size_of_image(from);
   const std::int64_t channels = from.shape()[2], row = width * channels;
   if (height == 0 || width == 0) throw error("resize: an image of {}x{} has no pixels", height, width);
+  if (pixels == Pixels::linear && from.dtype() == DType::u8) return resized_bytes(from, to);
   Tensor out({from.dtype(), {to.height, to.width, channels}});
   const std::vector<Mix> down = mixes(height, to.height, pixels), across = mixes(width, to.width, pixels);
   std::vector<float> line(static_cast<std::size_t>(row));
