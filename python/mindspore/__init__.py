@@ -4,7 +4,8 @@ Programs run as ranks that mpirun starts, or in one process that stands for all 
 as `python3 -m shardwright.run --devices N program.py` says.
 """
 
-from . import amp, common, communication, context, dataset, log, mint, nn, ops, parallel, runtime, train
+from . import (amp, common, communication, context, dataset, experimental, log, mint, nn, numpy, ops, parallel, profiler, runtime,
+               train)
 from ._autodiff import grad, value_and_grad
 from ._compile import jit
 from ._elsewhere import put_in_place
@@ -13,7 +14,8 @@ from ._missing import missing
 from .common import dtype, initializer
 from .common.dtype import *  # noqa: F403
 from .common.parameter import Parameter, ParameterTuple
-from .common.tensor import Tensor
+from .common.tensor import RowTensor, Tensor
+from .profiler import Profiler
 from .context import (GRAPH_MODE, PYNATIVE_MODE, ParallelMode, get_algo_parameters, get_auto_parallel_context,
                       get_context, get_seed, reset_algo_parameters, reset_auto_parallel_context, set_algo_parameters,
                       set_auto_parallel_context, set_context, set_device, set_offload_context, set_ps_context, set_seed)
@@ -28,5 +30,13 @@ from .train import (Callback, CheckpointConfig, DynamicLossScaleManager, FixedLo
 
 __version__ = "2.4.1+shardwright"
 ms_function = jit
+
+
+def export(net, *inputs, file_name: str = "", file_format: str = "MINDIR", **settings) -> None:
+    """Plans the network for these inputs. Raises: ValueError, as there is no file of such a format that we write."""
+    net.compile(*inputs)
+    raise ValueError(f"export to {file_format} is not in this front end: no such files are written; save_checkpoint writes weights")
+
+
 __getattr__ = missing("mindspore", globals())
 put_in_place()

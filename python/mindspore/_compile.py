@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import weakref
 from typing import Any, Callable
 
@@ -20,6 +21,7 @@ from .common.parameter import Parameter, is_of_each_rank, on_host
 from .common.tensor import Tensor
 
 _kept = 8  # programs of one kind of call, which differ in what was met besides its arguments
+watchers: list[Callable] = []  # functions of each program that ran and its seconds
 last_program: list = []  # what ran last, for who asks for its plan
 
 
@@ -167,7 +169,10 @@ class _Compiled:
     def run(self, arrays: list) -> Any:
         for update in self.tracing.updates:
             update.before_step(self.program)
+        start = time.perf_counter()
         results = self.feed.run(self.program, arrays)
+        for watcher in watchers:
+            watcher(self.program, time.perf_counter() - start)
         for update in self.tracing.updates:
             update.after_step()
         own = [Tensor.of(self.feed.own(a, b)) for a, b in zip(results, self.is_of_batch)]

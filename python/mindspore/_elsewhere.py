@@ -37,6 +37,9 @@ _PLACES = {
     "parallel.algo_parameter_config": ("parallel", "get_algo_parameters reset_algo_parameters set_algo_parameters"),
     "train.amp": ("amp", ""),
     "train.metrics": ("nn.metrics", ""),
+    "train.callback._callback": ("train.callback.base", ""),
+    "train.callback._lr_scheduler_callback": ("train.callback", "LearningRateScheduler"),
+    "train.summary": ("train.callback", "SummaryCollector"),
 }
 
 

@@ -187,6 +187,11 @@ def get_auto_parallel_context(name: str) -> Any:
     return device_count() if name == "device_num" else _parallel[name]
 
 
+def auto_parallel_keys() -> list[str]:
+    """Of `set_auto_parallel_context`."""
+    return sorted(_parallel_defaults)
+
+
 def reset_auto_parallel_context() -> None:
     _parallel.clear()
     _parallel.update(_parallel_defaults)

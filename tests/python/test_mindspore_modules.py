@@ -38,7 +38,7 @@ def test_a_module_does_not_hide_a_function_of_its_name():
 
 
 @pytest.mark.parametrize("module, message", [
-    ("mindspore.numpy", "'mindspore.numpy' is not in this front end; mindspore has amp, common, communication, context, "),
+    ("mindspore.scipy", "'mindspore.scipy' is not in this front end; mindspore has amp, common, communication, context, "),
     ("mindspore.nn.layer.basics", "did you mean 'basic'.; mindspore.nn.layer has activation, basic, co"),
     ("mindspore.nn.utils.init", "'mindspore.nn.utils.init' is not in this front end; mindspore.nn.utils has no modules in it"),
     ("mindspore.ops.nothing.such", "'mindspore.ops.nothing' is not in this front end; mindspore.ops has .*auto_generate, ")])

@@ -282,6 +282,16 @@ def _long_form(values: numpy.ndarray) -> str:
     return ("\n" if values.ndim > 1 else " ") + text
 
 
+class RowTensor:
+    """Rows of a table and their numbers. Gradients here are whole tensors: there are none of it."""
+
+    def __init__(self, indices=None, values=None, shape=None, row_tensor=None):
+        raise TypeError("a RowTensor is not in this front end: gradients of tables are whole tensors; ops.gather takes rows")
+
+
+RowTensorInner = IndexedSlices = RowTensor
+
+
 def is_tensor(x) -> bool:
     return isinstance(x, Tensor)
 

@@ -33,5 +33,22 @@ def get_prefetch_size() -> int:
     return _prefetch_size
 
 
-def set_num_parallel_workers(num: int) -> None:
-    """A hint without effect: one thread makes the rows."""
+_hints = {"num_parallel_workers": 8, "enable_shared_mem": True, "numa_enable": False, "enable_autotune": False, "auto_num_workers": False,
+          "auto_offload": False, "callback_timeout": 60, "monitor_sampling_interval": 1000, "autotune_interval": 0,
+          "multiprocessing_timeout_interval": 300, "fast_recovery": True, "debug_mode": False, "error_samples_mode": "return",
+          "dynamic_shape": False, "enable_watchdog": True}
+
+
+def _hint(name: str) -> tuple:
+    """Two functions: a hint, which has no effect as one thread makes the rows, and what it was said to be."""
+    def set_hint(value, *more) -> None:
+        _hints[name] = value
+
+    def get_hint():
+        return _hints[name]
+
+    return set_hint, get_hint
+
+
+for _name in list(_hints):
+    globals()[f"set_{_name}"], globals()[f"get_{_name}"] = _hint(_name)

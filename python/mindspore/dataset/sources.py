@@ -73,7 +73,9 @@ class MnistDataset(Dataset):
         if not there:
             raise ValueError(f"MnistDataset: '{dataset_dir}' has no files such as train-images-idx3-ubyte; "
                              + how_to_draw.format("digits", "digits"))
-        rows = _data.mnist(str(folder), there[0] if len(there) == 1 else "all")
+        rows = _data.mnist(str(folder), there[-1])  # the test set first, as there
+        for part in reversed(there[:-1]):
+            rows = rows.concat(_data.mnist(str(folder), part))
         super().__init__(_chosen(_wide(rows, "label"), num_samples, shuffle, sampler, num_shards, shard_id))
 
 

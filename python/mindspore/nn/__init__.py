@@ -12,7 +12,7 @@ from .layers import (AvgPool2d, Conv2d, Dense, Dropout, Embedding, EmbeddingLook
                      TimeDistributed, get_activation)
 from .learning_rate_schedule import (CosineDecayLR, ExponentialDecayLR, InverseDecayLR, LearningRateSchedule,
                                      NaturalExpDecayLR, PolynomialDecayLR, WarmUpLR)
-from .loss import CrossEntropyLoss, L1Loss, LossBase, MAELoss, MSELoss, SoftmaxCrossEntropyWithLogits
+from .loss import CrossEntropyLoss, L1Loss, LossBase, MAELoss, MSELoss, SoftmaxCrossEntropyWithLogits, _Loss
 from .metrics import (Accuracy, ConfusionMatrix, Dice, F1, Fbeta, Loss, MAE, MSE, Metric, Perplexity, Precision, Recall,
                       Top1CategoricalAccuracy, Top5CategoricalAccuracy, TopKCategoricalAccuracy)
 from .norms import (BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, LayerNorm,
@@ -27,6 +27,7 @@ from .wrap import (DistributedGradReducer, DynamicLossScaleUpdateCell, FixedLoss
                    TrainOneStepWithLossScaleCell, WithEvalCell, WithLossCell)
 
 globals().update(functions.cells)
+metric = metrics
 layers.activations.update({name.lower(): kind for name, kind in functions.cells.items() if name in (
     "ReLU6", "ELU", "LeakyReLU", "LogSoftmax", "HSwish", "HSigmoid", "LogSigmoid", "Mish", "Softsign")} | {"prelu": PReLU})
 __getattr__ = missing("mindspore.nn", globals())

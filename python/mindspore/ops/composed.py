@@ -11,7 +11,7 @@ from ..common.tensor import Tensor
 from . import arrangements as A
 from . import losses as L
 from . import operations as P
-from . import places, pointwise, products
+from . import drawn, places, pointwise, products
 from . import reductions as R
 from . import windows as W
 from .networks import composed, pair_of
@@ -223,6 +223,9 @@ _others = {
     "KLDivLoss": _with_loss(L.kl_div), "BinaryCrossEntropy": _with_loss(L.binary_cross_entropy),
     "BCEWithLogitsLoss": _with_loss(lambda x, y, w, p, reduction: L.binary_cross_entropy_with_logits(x, y, w, p, reduction)),
     "SigmoidCrossEntropyWithLogits": lambda: lambda x, y: by_core("sigmoid_cross_entropy", x, y), "CTCLoss": _ctc,
+    "FloatStatus": lambda: lambda x: P.Reshape()(P.Cast()(R.any(P.LogicalNot()(pointwise.functions["isfinite"](x))), mstype.float32), (1,)),
+    "NPUAllocFloatStatus": lambda: lambda: filled("float32", (8,), 0), "NPUGetFloatStatus": lambda: lambda x: x,
+    "NPUClearFloatStatus": lambda: lambda x: x,
     "NMSWithMask": _boxes_apart, "IOU": lambda mode="iou": lambda x, y: iou(x, y, mode)}
 
 
@@ -239,6 +242,7 @@ def _typed_places(found, dtype):
 
 
 kinds = {name: made_by(name, make) for name, make in {**_of_one, **_others}.items()}
+kinds |= {name: made_by(name, make) for name, make in drawn.makes.items()}
 kinds |= {"TensorScatterElements": made_by("TensorScatterElements", lambda axis=0, reduction="none": lambda x, i, u:
                                            places.tensor_scatter_elements(x, i, u, axis, reduction))}
 

@@ -7,12 +7,13 @@ from typing import Any, Callable
 
 from .._autodiff import GradOperation
 from .._missing import missing
-from ..common.tensor import Tensor
+from ..common.tensor import RowTensor, Tensor
 
 _kinds = {"Tensor": lambda x: isinstance(x, Tensor), "Number": lambda x: isinstance(x, (int, float)),
           "Bool": lambda x: isinstance(x, bool), "Tuple": lambda x: isinstance(x, tuple),
           "List": lambda x: isinstance(x, list), "String": lambda x: isinstance(x, str),
-          "Function": callable, "None": lambda x: x is None}
+          "Function": callable, "RowTensor": lambda x: isinstance(x, RowTensor), "MapTensor": lambda x: False,
+          "CSRTensor": lambda x: False, "COOTensor": lambda x: False, "None": lambda x: x is None}
 
 
 class MultitypeFuncGraph:
@@ -61,5 +62,14 @@ class HyperMap(Map):
         return tuple(self(*((function,) if not self.ops else ()), *items) for items in zip(*trees))
 
 
+def __getattr__(name: str):
+    if name in _of_functions:
+        from . import functional  # which needs this module
+        return getattr(functional, name)
+    return _missing(name)
+
+
+_of_functions = ("clip_by_value", "clip_by_global_norm", "normal", "uniform", "multinomial", "tensor_dot", "dot", "repeat_elements",
+                 "sequence_mask", "matmul", "count_nonzero")
 __all__ = ["GradOperation", "HyperMap", "Map", "MultitypeFuncGraph", "partial"]
-__getattr__ = missing("mindspore.ops.composite", globals())
+_missing = missing("mindspore.ops.composite", globals())

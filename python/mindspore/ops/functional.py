@@ -12,14 +12,14 @@ from .. import _calls
 from .._missing import missing
 from ..common import dtype as mstype
 from ..common.tensor import Tensor
-from . import arrangements, composed, losses, operations as P, places, pointwise, products, reductions, windows
+from . import arrangements, composed, drawn, losses, operations as P, places, pointwise, products, reductions, windows
 from .losses import reduced
 from .places import batched_gather
 from .primitive import as_tensor
 from .shapes import filled
 
 
-_tables = (pointwise, reductions, arrangements, places, products, windows, losses, composed)
+_tables = (pointwise, reductions, arrangements, places, products, windows, losses, composed, drawn)
 for _table in _tables:
     globals().update(_table.functions)
 
@@ -242,6 +242,27 @@ def _cross_entropy_of_dims(input, target, weight, ignore_index, reduction: str, 
     losses = cross_entropy(rows(input), reshape(target, (-1,)) if is_index else rows(target), weight, ignore_index,
                            reduction, label_smoothing)
     return reshape(losses, [input.shape[d] for d in order[:-1]]) if reduction == "none" else losses
+
+
+def identity(x):
+    """The value."""
+    return x
+
+
+def constexpr(fn=None, get_instance=True, name=None, reuse_result=True, check=True):
+    """A decorator with or without arguments: what it decorates runs in Python while a program is traced."""
+    return fn if callable(fn) else lambda function: function
+
+
+_constexpr = constexpr
+
+
+def make_range(*bounds):
+    return tuple(builtins.range(*bounds))
+
+
+def tuple_len(x):
+    return len(x)
 
 
 def depend(value, expr):

@@ -2,7 +2,7 @@
 
 from .._missing import missing
 from ..context import get_algo_parameters, reset_algo_parameters, set_algo_parameters
-from . import function
+from . import _auto_parallel_context, _utils, function
 from .function import reshard, sync_pipeline_shared_parameters
 from .shard import Layout, shard
 

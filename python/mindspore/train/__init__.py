@@ -1,10 +1,11 @@
 """Models and what is called while they train."""
 
 from .._missing import missing
-from ..nn.metrics import (Accuracy, ConfusionMatrix, CosineSimilarity, Dice, F1, Fbeta, Loss, MAE, MSE, Metric, Perplexity, Precision, Recall,
-                          Top1CategoricalAccuracy, Top5CategoricalAccuracy, TopKCategoricalAccuracy)
+from ..nn.metrics import (Accuracy, ConfusionMatrix, CosineSimilarity, Dice, F1, Fbeta, Loss, MAE, MSE, Metric, Perplexity,
+                          Precision, Recall, Top1CategoricalAccuracy, Top5CategoricalAccuracy, TopKCategoricalAccuracy)
 from . import callback, loss_scale_manager, model, serialization
-from .callback import Callback, CheckpointConfig, LossMonitor, ModelCheckpoint, OnRequestExit, RunContext, TimeMonitor
+from .callback import (Callback, CheckpointConfig, EarlyStopping, History, LambdaCallback, LearningRateScheduler, LossMonitor,
+                       ModelCheckpoint, OnRequestExit, RunContext, SummaryCollector, TimeMonitor, _InternalCallbackParam)
 from .data_sink import data_sink
 from .loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager
 from .model import Model

@@ -15,6 +15,7 @@ from ..parallel import _placed
 from ..parallel.auto_parallel import AutoParallel
 from .callback import Callback, CallbackParam, RunContext
 from .callback.base import callbacks_of
+from ..context import ParallelMode  # noqa: F401, E402, which programs look for here
 
 
 def _checked(eval_indexes) -> list[int] | None:

@@ -1,4 +1,5 @@
 """What is done with any column."""
 
-from . import transforms
+from . import rows, transforms
+from .rows import *  # noqa: F403
 from .transforms import Compose, OneHot, TypeCast, __getattr__

@@ -17,12 +17,17 @@ class Inter(enum.Enum):
     NEAREST = 0
     LINEAR = 2
     BILINEAR = 2
+    ANTIALIAS = 1
+    BICUBIC = CUBIC = 3
     AREA = 4
+    PILCUBIC = 5
 
 
 def _called(interpolation) -> str:
     if not isinstance(interpolation, Inter):
         raise TypeError(f"interpolation is one of Inter, not {interpolation!r}")
+    if interpolation not in (Inter.NEAREST, Inter.LINEAR, Inter.AREA):
+        raise ValueError(f"pixels by Inter.{interpolation.name} are not in this front end; there are NEAREST, LINEAR and AREA")
     return interpolation.name.lower()
 
 
@@ -108,6 +113,14 @@ class RandomResizedCrop(Made):
                                                   config.get_seed()))
 
 
+class RandomCropDecodeResize(Made):
+    """The same of the bytes of a file."""
+
+    def __init__(self, size, scale=(0.08, 1.0), ratio=(3.0 / 4, 4.0 / 3), interpolation: Inter = Inter.LINEAR,
+                 max_attempts: int = 10):
+        super().__init__(data.decode(), *RandomResizedCrop(size, scale, ratio, interpolation, max_attempts).transforms)
+
+
 class RandomHorizontalFlip(Made):
     """Mirrored with probability `prob`."""
 
@@ -128,5 +141,7 @@ class SlicePatches(Made):
     def __init__(self, num_height: int = 1, num_width: int = 1):
         super().__init__(data.slice_patches(num_height, num_width))
 
+
+from .adjustments import *  # noqa: E402, F403
 
 __getattr__ = missing("mindspore.dataset.vision", globals())

@@ -22,6 +22,9 @@ class LossBase(Cell):
         return F.reduced(weighted, self.reduction)
 
 
+_Loss = LossBase  # an older name
+
+
 class CrossEntropyLoss(LossBase):
     """-log softmax(logits)[label], of integer labels, or of probabilities of the logits' shape.
 

@@ -32,6 +32,9 @@ class CallbackParam(dict):
         self[name] = value
 
 
+_InternalCallbackParam = CallbackParam  # its name there
+
+
 class Callback:
     """Hooks of old names, and those of training and evaluation, which call them unless they are overridden."""
 
