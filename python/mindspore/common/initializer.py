@@ -73,6 +73,38 @@ class Identity(Initializer):
         return numpy.eye(*shape)
 
 
+class Dirac(Initializer):
+    """Convolutions that leave channels as they are."""
+
+    def __init__(self, groups: int = 1):
+        self.groups = groups
+
+    def draw(self, generator, shape):
+        if len(shape) not in (3, 4, 5) or shape[0] % self.groups:
+            raise ValueError(f"Dirac starts weights of convolutions of a multiple of {self.groups} channels, not of shape {shape}")
+        values, each = numpy.zeros(shape), shape[0] // self.groups
+        middle = tuple(n // 2 for n in shape[2:])
+        for group in range(self.groups):
+            for k in range(min(each, shape[1])):
+                values[(group * each + k, k, *middle)] = 1
+        return values
+
+
+class Orthogonal(Initializer):
+    """Rows (columns) at right angles, of length gain."""
+
+    def __init__(self, gain: float = 1.0):
+        self.gain = gain
+
+    def draw(self, generator, shape):
+        if len(shape) < 2:
+            raise ValueError(f"Orthogonal starts tensors of 2 dims or more, not of shape {shape}")
+        rows, columns = shape[0], math.prod(shape[1:])
+        q, r = numpy.linalg.qr(generator.normal(size=(max(rows, columns), min(rows, columns))))
+        q = q * numpy.sign(numpy.diag(r))
+        return self.gain * (q.T if rows < columns else q).reshape(shape)
+
+
 class Uniform(Initializer):
     """Between -scale and scale."""
 
@@ -159,7 +191,7 @@ class HeNormal(HeUniform):
 _names = {"zero": Zero, "zeros": Zero, "one": One, "ones": One, "normal": Normal, "uniform": Uniform,
           "truncatednormal": TruncatedNormal, "xavieruniform": XavierUniform, "xavier_uniform": XavierUniform,
           "xaviernormal": XavierNormal, "xavier_normal": XavierNormal, "heuniform": HeUniform,
-          "he_uniform": HeUniform, "henormal": HeNormal, "he_normal": HeNormal, "identity": Identity}
+          "he_uniform": HeUniform, "henormal": HeNormal, "he_normal": HeNormal, "identity": Identity, "dirac": Dirac, "orthogonal": Orthogonal}
 
 
 def initializer_called(init) -> Initializer:

@@ -20,7 +20,7 @@ ge less less_equal greater greater_equal not_equal logical_and logical_or logica
 isclose sum mean prod amax amin logsumexp nansum any all cumsum cumprod cummax cummin count_nonzero reshape ravel squeeze unsqueeze
 permute flip roll tril triu tile broadcast_to narrow repeat_interleave meshgrid full full_like arange linspace eye index_select
 nonzero masked_select searchsorted matmul bmm mm outer mv addmm addmv addbmm baddbmm einsum inverse cross cdist trace bincount histc
-chunk split unbind swapaxes dstack hstack float_power diff t scatter_add index_add"""
+relu chunk split unbind swapaxes dstack hstack float_power diff t scatter_add index_add"""
 globals().update({name: getattr(F, name) for name in _same.split() if hasattr(F, name)})
 clip = clamp  # noqa: F821, of the table
 scatter, scatter_add = places.scatter, places.scatter_add

@@ -117,6 +117,31 @@ def _central(central_fraction):
     return run
 
 
+def _sampled(num_sampled, num_classes, num_true=1, sampled_values=None, remove_accidental_hits=True, seed=0, reduction="none"):
+    """The softmax over the true class and some that are drawn, each less the logarithm of how likely it was."""
+    if num_true != 1:
+        raise ValueError(f"SampledSoftmaxLoss with num_true={num_true} is not in this front end; there is 1")
+    share = numpy.log((numpy.arange(num_classes) + 2) / (numpy.arange(num_classes) + 1)) / numpy.log(num_classes + 1)
+
+    def run(weights, biases, labels, logits):
+        if sampled_values is not None:
+            raise ValueError("SampledSoftmaxLoss with sampled_values is not in this front end")
+        drawn = numpy.random.default_rng(seed).choice(num_classes, num_sampled, False, share / share.sum()).astype(numpy.int32)
+        expected = Tensor((-numpy.expm1(num_sampled * numpy.log1p(-share))).astype(numpy.float32))
+        true = P.Reshape()(P.Cast()(labels, mstype.int32), (-1,))
+        own = P.ReduceSum()(logits * P.Gather()(weights, true, 0), -1) + P.Gather()(biases, true, 0) - F.log(P.Gather()(expected, true, 0))
+        others = Tensor(drawn)
+        rest = F.matmul(logits, F.transpose(P.Gather()(weights, others, 0), (1, 0))) + P.Gather()(biases, others, 0) \
+            - F.log(P.Gather()(expected, others, 0))
+        if remove_accidental_hits:
+            hit = P.Cast()(F.expand_dims(true, 1) == F.expand_dims(others, 0), mstype.float32)
+            rest = rest - hit * 1e30
+        shares = P.LogSoftmax(-1)(P.Concat(1)([F.expand_dims(own, 1), rest]))
+        return L.reduced(-shares[:, 0], reduction)
+
+    return run
+
+
 def _slopes(lower=1 / 8, upper=1 / 3):
     """The mean of the slopes that are drawn while it trains, which is not here."""
     def run(x, *, is_training=False):
@@ -294,7 +319,7 @@ _losses = {
         x, y, log_input, full, eps, reduction),
     "CTCLoss": lambda blank=0, reduction="mean", zero_infinity=False: lambda x, y, n, m: L.ctc_loss(
         x, y, n, m, blank, reduction, zero_infinity)[0],
-    "DiceLoss": _dice, "MultiClassDiceLoss": _dice_of_classes, "FocalLoss": _focal}
+    "SampledSoftmaxLoss": _sampled, "DiceLoss": _dice, "MultiClassDiceLoss": _dice_of_classes, "FocalLoss": _focal}
 
 cells = {**{name: cell_of(name, make) for name, make in {**_activations, **_shapes}.items()},
          **{name: cell_of(name, make, LossBase) for name, make in _losses.items()}}

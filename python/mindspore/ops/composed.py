@@ -79,6 +79,25 @@ def _pool(function: Callable, rank: int) -> Callable:
     return make
 
 
+def _greedy(merge_repeated=True):
+    """The largest of each time, without repetitions and blanks (the last class): where, what, how many, and minus the sum."""
+    def run(inputs, sequence_length):
+        logits = places._known(inputs, "CTCGreedyDecoder")
+        lengths = places._known(sequence_length, "CTCGreedyDecoder")
+        blank, found = logits.shape[2] - 1, []
+        sums = numpy.zeros((logits.shape[1], 1), numpy.float32)
+        for b, length in enumerate(lengths):
+            best = logits[:length, b].argmax(-1)
+            sums[b] = -logits[:length, b].max(-1).sum()
+            kept = [c for t, c in enumerate(best) if c != blank and not (merge_repeated and t and best[t - 1] == c)]
+            found += [(b, k, c) for k, c in enumerate(kept)]
+        rows = numpy.array(found, numpy.int64).reshape(-1, 3)
+        shape = numpy.array([len(lengths), int(rows[:, 1].max(initial=-1)) + 1], numpy.int64)
+        return Tensor(rows[:, :2]), Tensor(rows[:, 2]), Tensor(shape), Tensor(sums)
+
+    return run
+
+
 def _boxes_apart(iou_threshold=0.5):
     """Boxes [n, 5] in the order of their scores, their numbers, and which of them no better one covers."""
     def run(boxes):
@@ -226,7 +245,9 @@ _others = {
     "FloatStatus": lambda: lambda x: P.Reshape()(P.Cast()(R.any(P.LogicalNot()(pointwise.functions["isfinite"](x))), mstype.float32), (1,)),
     "NPUAllocFloatStatus": lambda: lambda: filled("float32", (8,), 0), "NPUGetFloatStatus": lambda: lambda x: x,
     "NPUClearFloatStatus": lambda: lambda x: x,
-    "NMSWithMask": _boxes_apart, "IOU": lambda mode="iou": lambda x, y: iou(x, y, mode)}
+    "MaxPoolWithArgmax": lambda kernel_size=1, strides=1, pad_mode="valid", data_format="NCHW": lambda x: _typed_places(
+        W.max_pool(x, 2, kernel_size, strides, pad_mode, 0, 1, True), mstype.int32),
+    "CTCGreedyDecoder": _greedy, "NMSWithMask": _boxes_apart, "IOU": lambda mode="iou": lambda x, y: iou(x, y, mode)}
 
 
 def addn(x):

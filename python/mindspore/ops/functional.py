@@ -257,6 +257,18 @@ def constexpr(fn=None, get_instance=True, name=None, reuse_result=True, check=Tr
 _constexpr = constexpr
 
 
+def mixed_precision_cast(dst_type, x):
+    """Floating tensors in another type."""
+    if isinstance(x, (tuple, list)):
+        return type(x)(mixed_precision_cast(dst_type, item) for item in x)
+    return cast(x, dst_type) if isinstance(x, Tensor) and _calls.is_floating(x.dtype.name) else x
+
+
+def add_flags(fn=None, **flags):
+    """A decorator with or without arguments: what it decorates as it is."""
+    return fn if fn is not None else lambda function: function
+
+
 def make_range(*bounds):
     return tuple(builtins.range(*bounds))
 

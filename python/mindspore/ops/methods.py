@@ -106,7 +106,7 @@ _methods = {
     "argmax": _argmax, "cumsum": _cumsum, "norm": _norm, "clamp": _clamp, "clip": _clamp, "repeat": _repeat,
     "where": lambda self, condition, y: F.where(condition, self, y), "diag": F.diag, "take": places.functions["take"],
     "expand": lambda self, *size: F.broadcast_to(self, _dims(size)), "broadcast_to": lambda self, *size: F.broadcast_to(self, _dims(size)),
-    "expand_as": lambda self, x: F.broadcast_to(self, tuple(x.shape)), "select": A.select_at, "index_add": lambda self, dim, index, source, *, alpha=1: places.index_add(
+    "expand_as": lambda self, x: F.broadcast_to(self, tuple(x.shape)), "scatter_add": places.scatter_add, "select": A.select_at, "index_add": lambda self, dim, index, source, *, alpha=1: places.index_add(
         self, index, source if alpha == 1 else source * alpha, dim), "ndimension": lambda self: self.ndim,
     "nelement": lambda self: self.size, "is_contiguous": lambda self: True, "clone": lambda self: self.copy(),
     "ptp": named_as_said(lambda self, axis=None, keepdims=False: R.amax(self, axis, keepdims) - R.amin(self, axis, keepdims)),

@@ -12,6 +12,7 @@ import contextlib
 import io
 import json
 import math
+import os
 import pathlib
 import re
 import sys
@@ -123,6 +124,9 @@ class Side:
 
         self.ms, self.nn, self.ops, self.Tensor = ms, nn, ops, Tensor
         ms.set_context(mode=ms.PYNATIVE_MODE, device_target="CPU")
+        if os.environ.get("SHARDWRIGHT_DEVICES", "1") != "1":  # ours, on virtual devices: gradients and steps are split
+            ms.set_context(mode=ms.GRAPH_MODE)
+            ms.set_auto_parallel_context(parallel_mode="semi_auto_parallel", full_batch=True)
         self.names = {"ms": ms, "nn": nn, "ops": ops, "mint": mint, "train": train, "Tensor": Tensor, "np": np,
                       "Parameter": Parameter, "names": self.names_of_states, "measured": self.measured,
                       "callbacks_told": self.callbacks_told, "monitors_print": self.monitors_print,
