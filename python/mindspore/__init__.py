@@ -4,7 +4,7 @@ Programs run as ranks that mpirun starts, or in one process that stands for all 
 as `python3 -m shardwright.run --devices N program.py` says.
 """
 
-from . import (amp, common, communication, context, dataset, experimental, log, mint, nn, numpy, ops, parallel, profiler, runtime,
+from . import (amp, common, communication, context, dataset, experimental, log, mindrecord, mint, nn, numpy, ops, parallel, profiler, runtime,
                train)
 from ._autodiff import grad, value_and_grad
 from ._compile import jit

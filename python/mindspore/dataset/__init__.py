@@ -3,8 +3,8 @@
 from .._missing import missing
 from . import config, samplers, transforms, vision
 from .pipeline import Dataset
-from .samplers import DistributedSampler, RandomSampler, SequentialSampler
-from .sources import (Cifar10Dataset, Cifar100Dataset, GeneratorDataset, ImageFolderDataset, MnistDataset,
+from .samplers import DistributedSampler, RandomSampler, Sampler, SequentialSampler, Shuffle
+from .sources import (Cifar10Dataset, Cifar100Dataset, GeneratorDataset, ImageFolderDataset, MindDataset, MnistDataset,
                       NumpySlicesDataset)
 
 

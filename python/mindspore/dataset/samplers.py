@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Callable
 
 from . import config
+
+
+class Shuffle(enum.Enum):
+    """Which order rows are read in."""
+
+    FALSE, GLOBAL, FILES, INFILE = "false", "global", "files", "infile"
 
 
 class Sampler:

@@ -10,8 +10,9 @@ from shardwright.data import held, values_of
 
 from .. import context
 from . import config
+from ..mindrecord.files import Records
 from .pipeline import Dataset, listed, refuse_settings
-from .samplers import Sampler
+from .samplers import Sampler, Shuffle
 
 _data = _core.data
 how_to_draw = ("draw {} in its format: shardwright data {} --out DIR, and give DIR "
@@ -136,6 +137,33 @@ class NumpySlicesDataset(Dataset):
             raise ValueError(f"NumpySlicesDataset: {len(names)} column_names for {len(arrays)} columns")
         super().__init__(_chosen(_data.arrays(list(zip(names, arrays))), num_samples, shuffle, sampler, num_shards,
                                  shard_id))
+
+
+class MindDataset(Dataset):
+    """Rows of `.mindrecord` files: bytes as u8 [count], numbers of no dims, arrays."""
+
+    def __init__(self, dataset_files, columns_list=None, num_parallel_workers=None, shuffle=None, num_shards=None, shard_id=None,
+                 sampler=None, padded_sample=None, num_padded=None, num_samples=None, cache=None):
+        refuse_settings("MindDataset", {"padded_sample": padded_sample, "num_padded": num_padded})
+        records = Records(dataset_files, listed(columns_list) or None)
+        texts = [n for n in records.columns if records.schema[n]["type"] == "string"]
+        if texts and columns_list is not None:
+            raise ValueError(f"MindDataset: '{texts[0]}' is a column of texts, which rows here do not hold; FileReader reads them")
+        names = [n for n in records.columns if n not in texts]  # there is no tensor of texts
+        if texts:
+            context.tell(f"mindspore: MindDataset leaves columns of texts out: {', '.join(texts)}")
+        records.columns = names
+
+        def row(i: int) -> tuple:
+            values = records.row(i)
+            return values_of(tuple(self._array(values[n], records.schema[n]["type"]) for n in names))
+
+        shuffle = {Shuffle.FALSE: False, Shuffle.GLOBAL: None, Shuffle.FILES: None, Shuffle.INFILE: None}.get(shuffle, shuffle)
+        super().__init__(_chosen(_data.indexed(row, len(records), names), num_samples, shuffle, sampler, num_shards, shard_id))
+
+    @staticmethod
+    def _array(value, kind: str) -> numpy.ndarray:
+        return numpy.frombuffer(value, numpy.uint8) if kind == "bytes" else numpy.asarray(value, kind)
 
 
 def GeneratorDataset(source, column_names=None, column_types=None, schema=None, num_samples=None,  # noqa: N802
