@@ -119,7 +119,7 @@ def test_what_would_do_something_and_does_not_is_refused():
     rows = ds.NumpySlicesDataset(np.arange(3), "x")
     with pytest.raises(TypeError, match="batch: 'per_batch_map' is not in this front end"):
         rows.batch(2, per_batch_map=lambda *a: a)
-    for name in ("MindDataset", "TFRecordDataset"):
+    for name in ("VOCDataset", "TFRecordDataset"):
         with pytest.raises(AttributeError, match=name):
             getattr(ds, name)
 
