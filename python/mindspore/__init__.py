@@ -28,8 +28,38 @@ from .train import (Callback, CheckpointConfig, DynamicLossScaleManager, FixedLo
                     rank_list_for_transform, restore_group_info_list, safetensors_to_ckpt, save_checkpoint,
                     transform_checkpoint_by_rank, transform_checkpoints, unified_safetensors)
 
+from .common.tensor import is_tensor
+from .train import (Accuracy, ConfusionMatrix, CosineSimilarity, Dice, EarlyStopping, F1, Fbeta, History, LambdaCallback,
+                    LearningRateScheduler, Loss, MAE, MSE, Metric, OnRequestExit, Perplexity, Precision, Recall, RunContext,
+                    SummaryCollector, Top1CategoricalAccuracy, Top5CategoricalAccuracy, TopKCategoricalAccuracy)
+
 __version__ = "2.4.1+shardwright"
 ms_function = jit
+manual_seed = set_seed
+
+
+def tensor(input_data=None, dtype=None, shape=None, init=None, const_arg=False) -> Tensor:
+    """As the class makes it."""
+    return Tensor(input_data, dtype, shape, init)
+
+
+def from_numpy(array) -> Tensor:
+    return Tensor(array)
+
+
+def jit_class(cls):
+    """The class as it is."""
+    return cls
+
+
+def run_check() -> None:
+    """Multiplies two small matrices, and says so."""
+    product = Tensor([[1.0, 2.0], [3.0, 4.0]]) @ Tensor([[1.0], [1.0]])
+    if product.tolist() != [[3.0], [7.0]]:
+        raise RuntimeError(f"two small matrices multiply to {product.tolist()}, not to [[3.0], [7.0]]")
+    print(f"MindSpore version: {__version__}\nThe result of multiplication calculation is correct, on platform [CPU]")
+
+
 
 
 def export(net, *inputs, file_name: str = "", file_format: str = "MINDIR", **settings) -> None:

@@ -24,7 +24,7 @@ def _parsed() -> tuple[str, int | None, list[str]]:
     parser.add_argument("program", help="a Python file, with its own arguments behind it")
     known, rest = parser.parse_known_args()
     for word in sys.argv[1:sys.argv.index(known.program)]:
-        if word in rest:
+        if word.startswith("-") and word in rest:
             parser.error(f"{word} is unknown; arguments of the program stand behind it")
     if known.devices is not None and known.devices < 1:
         parser.error(f"--devices {known.devices}: there is at least one")

@@ -170,3 +170,12 @@ def test_an_interrupted_msrun_leaves_nothing(tmp_path):
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=20)
     assert process.returncode == 130 and ends_soon(path)
+
+
+def test_a_number_behind_the_program_is_its_own(tmp_path):
+    """Even where it is that of our own flag."""
+    program = tmp_path / "program.py"
+    program.write_text("import os, sys\nprint(os.environ['SHARDWRIGHT_DEVICES'], sys.argv[1:])\n")
+    done = subprocess.run([sys.executable, "-m", "shardwright.run", "--devices", "8", program, "8", "--own", "8"],
+                          env={**os.environ, **environment}, capture_output=True, text=True)
+    assert done.stdout == "8 ['8', '--own', '8']\n", done.stderr

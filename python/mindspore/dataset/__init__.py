@@ -4,7 +4,7 @@ from .._missing import missing
 from . import config, samplers, transforms, vision
 from .pipeline import Dataset
 from .samplers import DistributedSampler, RandomSampler, Sampler, SequentialSampler, Shuffle
-from .sources import (Cifar10Dataset, Cifar100Dataset, GeneratorDataset, ImageFolderDataset, MindDataset, MnistDataset,
+from .sources import (Cifar10Dataset, Cifar100Dataset, FashionMnistDataset, GeneratorDataset, ImageFolderDataset, KMnistDataset, MindDataset, MnistDataset, PaddedDataset,
                       NumpySlicesDataset)
 
 

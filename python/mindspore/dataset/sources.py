@@ -80,6 +80,25 @@ class MnistDataset(Dataset):
         super().__init__(_chosen(_wide(rows, "label"), num_samples, shuffle, sampler, num_shards, shard_id))
 
 
+class FashionMnistDataset(MnistDataset):
+    """The same format."""
+
+
+class KMnistDataset(MnistDataset):
+    """The same format."""
+
+
+class PaddedDataset(Dataset):
+    """Rows that are given as dicts, behind those of another data set."""
+
+    def __init__(self, padded_samples):
+        if not padded_samples:
+            raise ValueError("PaddedDataset takes rows, at least one")
+        names = list(padded_samples[0])
+        rows = [values_of(tuple(numpy.asarray(row[n]) for n in names)) for row in padded_samples]
+        super().__init__(_data.indexed(lambda i: rows[i], len(rows), names))
+
+
 class _Cifar(Dataset):
     def __init__(self, what: str, classes: int, dataset_dir, usage, labels: list[str], *how):
         folder = _folder(dataset_dir, what, ("pictures", "cifar" if classes == 10 else "cifar --classes 100"))

@@ -19,7 +19,8 @@ asinh arcsinh atan arctan atanh arctanh atan2 arctan2 mul maximum minimum logadd
 ge less less_equal greater greater_equal not_equal logical_and logical_or logical_xor logical_not pow xlogy lerp addcdiv addcmul clamp where
 isclose sum mean prod amax amin logsumexp nansum any all cumsum cumprod cummax cummin count_nonzero reshape ravel squeeze unsqueeze
 permute flip roll tril triu tile broadcast_to narrow repeat_interleave meshgrid full full_like arange linspace eye index_select
-nonzero masked_select searchsorted matmul bmm mm outer mv addmm addmv addbmm baddbmm einsum inverse cross cdist trace bincount histc
+vector_norm matrix_norm rand rand_like randn randn_like randint randperm normal multinomial bernoulli unique_consecutive nonzero
+masked_select searchsorted matmul bmm mm outer mv addmm addmv addbmm baddbmm einsum inverse cross cdist trace bincount histc
 relu chunk split unbind swapaxes dstack hstack float_power diff t scatter_add index_add"""
 globals().update({name: getattr(F, name) for name in _same.split() if hasattr(F, name)})
 clip = clamp  # noqa: F821, of the table
@@ -80,6 +81,20 @@ argmax, argmin = _place(R.argmax), _place(R.argmin)
 def median(input, dim=None, keepdim=False):
     """The lower one of the two in the middle; along a dim with where it is."""
     return R.median(F.reshape(input, (-1,)), 0)[0] if dim is None else R.median(input, dim, keepdim)
+
+
+def cummin(input, dim):
+    values, found = R.cummin(input, dim)
+    return values, F.cast(found, mstype.int64)
+
+
+def count_nonzero(input, dim=None):
+    return R.count_nonzero(input, dim, dtype=mstype.int64)
+
+
+def bincount(input, weights=None, minlength=0):
+    counts = R.bincount(input, weights, minlength)
+    return F.cast(counts, mstype.int64) if weights is None else counts
 
 
 def norm(input, p="fro", dim=None, keepdim=False, *, dtype=None):

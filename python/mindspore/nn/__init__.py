@@ -28,6 +28,7 @@ from .wrap import (DistributedGradReducer, DynamicLossScaleUpdateCell, FixedLoss
 
 globals().update(functions.cells)
 metric = metrics
+names = metrics.metrics_called
 layers.activations.update({name.lower(): kind for name, kind in functions.cells.items() if name in (
     "ReLU6", "ELU", "LeakyReLU", "LogSoftmax", "HSwish", "HSigmoid", "LogSigmoid", "Mish", "Softsign")} | {"prelu": PReLU})
 __getattr__ = missing("mindspore.nn", globals())

@@ -240,6 +240,17 @@ def _clipped(axis=None):
     return run
 
 
+def _patches(x, kernel, strides, rates, padding: str):
+    """[batch, rows x columns of a patch x channels, ..]: what each window sees, window by window."""
+    if str(padding).lower() != "valid":
+        raise ValueError(f"padding of nn.Unfold is valid in this front end, not {padding!r}")
+    kernel, strides, rates = (list(v)[1:3] for v in (kernel, strides, rates))
+    b, c, h, w = x.shape
+    out = [(n - (k - 1) * d - 1) // s + 1 for n, k, d, s in zip((h, w), kernel, rates, strides)]
+    columns = P.Reshape()(F.unfold(x, kernel, rates, 0, strides), (b, c, kernel[0] * kernel[1], *out))
+    return P.Reshape()(F.swapaxes(columns, 1, 2), (b, c * kernel[0] * kernel[1], *out))
+
+
 def _moments(axis=None, keep_dims=None):
     def run(x):
         dims = () if axis is None else axis
@@ -293,6 +304,8 @@ _shapes = {
     "MatMul": lambda transpose_x1=False, transpose_x2=False: lambda x, y: F.matmul(
         F.swapaxes(x, -1, -2) if transpose_x1 else x, F.swapaxes(y, -1, -2) if transpose_x2 else y),
     "CosineSimilarity": lambda dim=1, eps=1e-8: lambda x, y: F.cosine_similarity(x, y, dim, eps),
+    "LGamma": lambda: F.lgamma, "DiGamma": lambda: F.digamma, "MatInverse": lambda: F.inverse, "MatDet": lambda: F.det,
+    "Unfold": lambda ksizes, strides, rates, padding="valid": lambda x: _patches(x, ksizes, strides, rates, padding),
     "ImageGradients": _gradients_of_images, "SSIM": _similarity,
     "PSNR": lambda max_val=1.0: lambda a, b: 10 * F.log10(max_val**2 / P.ReduceMean()(P.Square()(a - b), (-3, -2, -1)))}
 _losses = {

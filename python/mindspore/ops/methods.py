@@ -93,7 +93,9 @@ gather gather_elements gather_nd index_select scatter scatter_add index_fill ind
 argwhere unique tensor_scatter_update tensor_scatter_add tensor_scatter_sub tensor_scatter_mul tensor_scatter_div tensor_scatter_max
 tensor_scatter_min unsorted_segment_sum searchsorted
 matmul bmm mm mv dot outer ger inner addmm addmv addbmm addr baddbmm det inverse cross dist cov kron logdet slogdet
-type_as is_floating_point expand_as true_divide"""
+type_as is_floating_point expand_as isposinf isneginf isreal inv nanmedian quantile msort ldexp xdivy adjoint absolute fills
+reverse matrix_determinant unsorted_segment_max unsorted_segment_min unsorted_segment_prod soft_shrink approximate_equal multinomial
+bernoulli fold combinations"""
 _methods = {
     "astype": lambda self, dtype, copy=True: F.cast(self, dtype), "to": lambda self, dtype: F.cast(self, dtype), "type": _type,
     **{name: _in_numbers(kind) for name, kind in (("float", "float32"), ("int", "int32"), ("long", "int64"), ("half", "float16"),
@@ -106,7 +108,9 @@ _methods = {
     "argmax": _argmax, "cumsum": _cumsum, "norm": _norm, "clamp": _clamp, "clip": _clamp, "repeat": _repeat,
     "where": lambda self, condition, y: F.where(condition, self, y), "diag": F.diag, "take": places.functions["take"],
     "expand": lambda self, *size: F.broadcast_to(self, _dims(size)), "broadcast_to": lambda self, *size: F.broadcast_to(self, _dims(size)),
-    "expand_as": lambda self, x: F.broadcast_to(self, tuple(x.shape)), "scatter_add": places.scatter_add, "select": A.select_at, "index_add": lambda self, dim, index, source, *, alpha=1: places.index_add(
+    "expand_as": lambda self, x: F.broadcast_to(self, tuple(x.shape)), "scatter_add": places.scatter_add, "select": A.select_at, "new_full": lambda self, size, fill_value, *, dtype=None: F.fill(dtype or self.dtype, size, fill_value),
+    "fill": lambda self, value: F.full_like(self, value), "is_signed": lambda self: not str(self.dtype).startswith(("UInt", "Bool")),
+    "stride": lambda self: tuple(s // self.itemsize for s in self.strides), "is_complex": lambda self: False, "index_add": lambda self, dim, index, source, *, alpha=1: places.index_add(
         self, index, source if alpha == 1 else source * alpha, dim), "ndimension": lambda self: self.ndim,
     "nelement": lambda self: self.size, "is_contiguous": lambda self: True, "clone": lambda self: self.copy(),
     "ptp": named_as_said(lambda self, axis=None, keepdims=False: R.amax(self, axis, keepdims) - R.amin(self, axis, keepdims)),
@@ -120,4 +124,5 @@ for _name in _same.split():
 for _name, _function in _methods.items():
     setattr(Tensor, _name, _function)
 Tensor.strides = property(lambda self: self.asnumpy().strides, doc="In bytes, from one element of a dim to the next.")
+Tensor.H = Tensor.mT = property(lambda self: F.swapaxes(self, -1, -2), doc="The last two dims swapped.")
 Tensor.from_numpy = staticmethod(lambda array: Tensor(array))

@@ -356,6 +356,7 @@ _of_one = {
     "log2": lambda input: log(input) * (1 / math.log(2)), "log10": lambda input: log(input) * (1 / math.log(10)),
     "exp2": lambda input: exp(floating(input) * math.log(2)),
     "reciprocal": of("reciprocal"), "inv": of("reciprocal"), "round": lambda input: by_core("round", input),
+    "absolute": lambda input: by_core("abs", as_tensor(input)), "isreal": lambda input: as_tensor(input) == as_tensor(input),
     "deg2rad": lambda x: floating(x) * (math.pi / 180), "rad2deg": lambda x: floating(x) * (180 / math.pi),
     "frac": lambda x: x - truncated(x), "positive": lambda input: input, "negative": lambda input: -as_tensor(input),
     "signbit": lambda input: as_tensor(input) < 0, "sgn": lambda input: by_core("sign", as_tensor(input)),

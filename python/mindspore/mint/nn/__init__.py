@@ -38,6 +38,10 @@ _made = {
     **{f"AvgPool{rank}d": lambda kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None,
        rank=rank: lambda x: M.__dict__[f"avg_pool{rank}d"](x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
        for rank in (1, 2, 3)}}
+_made |= {f"ZeroPad{rank}d": lambda padding, rank=rank: lambda x: F.pad(x, (padding,) * (2 * rank) if isinstance(padding, int)
+                                                                       else padding) for rank in (1, 2, 3)}
+_made |= {"UpsamplingNearest2d": lambda size=None, scale_factor=None: lambda x: F.interpolate(x, size, scale_factor, "nearest"),
+          "UpsamplingBilinear2d": lambda size=None, scale_factor=None: lambda x: F.interpolate(x, size, scale_factor, "bilinear", True)}
 _losses = {
     "SmoothL1Loss": lambda reduction="mean", beta=1.0: lambda x, y: F.smooth_l1_loss(x, y, beta, reduction),
     "BCELoss": lambda weight=None, reduction="mean": lambda x, y: F.binary_cross_entropy(x, y, weight, reduction),
@@ -144,6 +148,24 @@ class _Conv(_Norm):
 
 
 Conv1d, Conv2d, Conv3d = (type(f"Conv{rank}d", (_Conv,), {"rank": rank, "__doc__": "A convolution."}) for rank in (1, 2, 3))
+
+
+class ConvTranspose2d(_Norm):
+    """The gradient of a Conv2d by its input."""
+
+    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1,
+                 padding_mode="zeros", dtype=None):
+        super().__init__()
+        if padding_mode != "zeros":
+            raise ValueError(f"padding_mode of mint.nn.ConvTranspose2d is zeros in this front end, not {padding_mode!r}")
+        shape = [in_channels, out_channels // groups, *W.listed(kernel_size, 2)]
+        bound = Uniform(1 / math.sqrt(math.prod(shape[1:])))
+        self.weight = Parameter(initializer(HeUniform(math.sqrt(5)), shape, dtype or mstype.float32), name="weight")
+        self.bias = Parameter(initializer(bound, [out_channels], dtype or mstype.float32), name="bias") if bias else None
+        self.settings = (stride, padding, output_padding, groups, dilation)
+
+    def construct(self, x):
+        return M.conv_transpose2d(x, self.weight, self.bias, *self.settings)
 
 
 class _BatchNorm(_Norm):

@@ -84,6 +84,14 @@ def one_hot(tensor, num_classes=-1):
     return F.cast(by_core("one_hot", tensor, depth=count, dtype="f32"), mstype.int64)
 
 
+def dropout2d(input, p=0.5, training=True):
+    """Whole channels."""
+    if not training or p == 0:
+        return input
+    kept, _ = P.Dropout(1 - p)(F.ones((*input.shape[:2], *[1] * (len(input.shape) - 2)), input.dtype))
+    return input * kept
+
+
 def normalize(input, p=2.0, dim=1, eps=1e-12):
     """x / max(norm along a dim, eps)"""
     return input / P.Maximum()(R.vector_norm(input, p, dim, True), float(eps))
