@@ -16,6 +16,7 @@ def test_small_programs_give_what_mindspore_gives(tmp_path, devices):
     done = subprocess.run([sys.executable, root / "tests" / "outside" / "mindspore" / "compare.py", "--json", verdicts],
                           env={**os.environ, **environment, "SHARDWRIGHT_DEVICES": str(devices)}, capture_output=True, text=True, timeout=300)
     found = json.loads(verdicts.read_text())
+    assert "30 of 30 trained networks have the same losses" in done.stdout, done.stdout[-3000:] + done.stderr[-2000:]
     assert done.returncode == 0, [f"{p}: {v['why']}" for p, v in found.items() if v["verdict"] == "different"]
     counts = {kind: sum(v["verdict"] == kind for v in found.values()) for kind in ("equal", "refused", "lacking")}
     assert counts["equal"] >= 1429 and counts["lacking"] <= 3 and counts["refused"] <= 2, counts
