@@ -10,6 +10,7 @@ from .common.dtype import *  # noqa: F403
 from .common.tensor import Tensor
 from .ops import functional as _F
 from .ops import reductions as _R
+from .ops import running as _running
 
 pi, e, inf, nan, newaxis = _numpy.pi, _numpy.e, _numpy.inf, _numpy.nan, None
 _same = """abs absolute add subtract multiply divide true_divide floor_divide remainder fmod exp exp2 expm1 log log2 log10 log1p sqrt square
@@ -66,7 +67,7 @@ def argmin(a, axis=None):
 
 def cumsum(a, axis=None, dtype=None):
     x = _tensor(a)
-    return _R.cumsum(_F.reshape(x, (-1,)) if axis is None else x, 0 if axis is None else axis, dtype)
+    return _running.cumsum(_F.reshape(x, (-1,)) if axis is None else x, 0 if axis is None else axis, dtype)
 
 
 def reshape(x, new_shape):

@@ -10,6 +10,7 @@ from ..ops import functional as F
 from ..ops import operations as P
 from ..ops import places
 from ..ops import reductions as R
+from ..ops import running
 from ..ops.reductions import named_as_said
 
 # Those that are the same as functions of ops.
@@ -84,7 +85,7 @@ def median(input, dim=None, keepdim=False):
 
 
 def cummin(input, dim):
-    values, found = R.cummin(input, dim)
+    values, found = running.cummin(input, dim)
     return values, F.cast(found, mstype.int64)
 
 
@@ -93,7 +94,7 @@ def count_nonzero(input, dim=None):
 
 
 def bincount(input, weights=None, minlength=0):
-    counts = R.bincount(input, weights, minlength)
+    counts = running.bincount(input, weights, minlength)
     return F.cast(counts, mstype.int64) if weights is None else counts
 
 

@@ -9,6 +9,7 @@ import numpy
 from ..common import dtype as mstype
 from ..common.tensor import Tensor
 from ..ops import composed as C
+from ..ops import images
 from ..ops import functional as F
 from ..ops import losses as L
 from ..ops import operations as P
@@ -94,7 +95,7 @@ def _resized():
         if (size is None) == (scale_factor is None):
             raise ValueError("ResizeBilinear takes size or scale_factor")
         size = tuple(n * scale_factor for n in x.shape[2:]) if size is None else size
-        return W.resized(x, size, "bilinear", align_corners, False)
+        return images.resized(x, size, "bilinear", align_corners, False)
 
     return run
 

@@ -6,7 +6,6 @@ import math
 
 import numpy
 
-from .. import _calls
 from .._missing import near
 from ..common import dtype as mstype
 from ..common.initializer import Uniform, initializer

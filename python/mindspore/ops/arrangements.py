@@ -254,54 +254,6 @@ def vander(x, N=None):  # noqa: N803, as there
     return P.Stack(1)([P.Pow()(x, float(p)) for p in range(count - 1, -1, -1)])
 
 
-# ---- what is made of numbers ----
-
-def _of_numbers(values, dtype) -> Tensor:
-    array = numpy.asarray(values)
-    if dtype is None:
-        dtype = mstype.int64 if array.dtype.kind in "iu" else mstype.float32
-    return Tensor(array, dtype)
-
-
-def _number(x):
-    return x.item() if isinstance(x, Tensor) else x
-
-
-def arange(start=0, end=None, step=1, *, dtype=None):
-    start, end, step = _number(start), _number(end), _number(step)
-    return _of_numbers(numpy.arange(0 if end is None else start, start if end is None else end, step), dtype)
-
-
-def linspace(start, end, steps, *, dtype=None):
-    return _of_numbers(numpy.linspace(_number(start), _number(end), int(_number(steps)), dtype=numpy.float32), dtype)
-
-
-def logspace(start, end, steps, base=10, *, dtype=mstype.float32):
-    return _of_numbers(numpy.logspace(_number(start), _number(end), int(_number(steps)), base=base), dtype)
-
-
-def eye(n, m=None, dtype=None):
-    return Tensor(numpy.eye(n, m, dtype=numpy.float32), dtype or mstype.float32)
-
-
-def full_like(input, fill_value, *, dtype=None):
-    return filled((mstype.type_of(dtype) if dtype is not None else input.dtype).name, input.shape, fill_value)
-
-
-def _window(name: str):
-    def function(window_length, periodic=True, *, dtype=None):
-        values = getattr(numpy, name)(window_length + bool(periodic))
-        return Tensor(values[:window_length], dtype or mstype.float64)
-
-    return function
-
-
-def hamming_window(window_length, periodic=True, alpha=0.54, beta=0.46, *, dtype=None):
-    count = window_length if periodic else window_length - 1
-    values = alpha - beta * numpy.cos(2 * numpy.pi * numpy.arange(window_length) / count)
-    return Tensor(values.astype(numpy.float32), dtype or mstype.float32)
-
-
 # ---- around the edges ----
 
 def _reflected(size: int, before: int, after: int, mode: str) -> list[int]:
@@ -441,18 +393,15 @@ functions = {
     "row_stack": lambda tensors: P.Concat(0)([atleast_2d(x) for x in tensors]),
     "dstack": lambda tensors: P.Concat(2)([atleast_3d(x) for x in tensors]), "block_diag": block_diag,
     "cartesian_prod": cartesian_prod, "vander": vander, "ravel": lambda input: P.Reshape()(input, (-1,)),
-    "arange": arange, "linspace": linspace, "logspace": logspace, "eye": eye, "full_like": full_like,
-    "range": lambda start, end, step, maxlen=1000000: arange(start, end, step), "hamming_window": hamming_window,
-    "hann_window": _window("hanning"), "bartlett_window": _window("bartlett"), "blackman_window": _window("blackman"),
-    "pad": pad, "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "channel_shuffle": channel_shuffle,
+        "pad": pad, "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "channel_shuffle": channel_shuffle,
     "space_to_batch_nd": space_to_batch_nd, "batch_to_space_nd": batch_to_space_nd, "reverse_sequence": reverse_sequence,
     "sequence_mask": sequence_mask, "numel": lambda input: input.size, "size": lambda input_x: input_x.size,
     "t": lambda input: input if len(input.shape) < 2 else swapaxes(input, 0, 1),
     "expand": lambda input_x, size: P.BroadcastTo(tuple(numbers(size)))(input_x),
     "new_zeros": lambda input, size, *, dtype=None: filled((dtype or input.dtype).name, numbers(size), 0),
     "new_ones": lambda input, size, *, dtype=None: filled((dtype or input.dtype).name, numbers(size), 1),
-    "reverse": lambda x, axis: flip(x, axis), "fills": lambda x, value: full_like(x, value),
+    "reverse": lambda x, axis: flip(x, axis), "fills": lambda x, value: filled(x.dtype.name, x.shape, value),
     "is_floating_point": lambda input: "Float" in str(input.dtype), "mirror_pad": lambda input_x, paddings, mode: padded(
         input_x, [tuple(p) for p in as_tensor(paddings).tolist()], mode.lower()),
     "type_as": lambda input, other: P.Cast()(input, other.dtype), "from_numpy": lambda array: Tensor(array),
-    "tuple_to_array": lambda input_x: _of_numbers(input_x, None)}
+    "tuple_to_array": lambda input_x: Tensor(numpy.asarray(input_x))}

@@ -11,7 +11,7 @@ from ..common.tensor import Tensor
 from . import arrangements as A
 from . import losses as L
 from . import operations as P
-from . import drawn, places, pointwise, products
+from . import drawn, images, places, pointwise, products, ranges, running
 from . import reductions as R
 from . import windows as W
 from .networks import composed, pair_of
@@ -138,7 +138,7 @@ def _cumulative(function: Callable) -> Callable:
             y = R.flipped(x, axis) if reverse else x
             y = function(y, axis)
             if exclusive:
-                y = R._shifted(y, axis, 1, 1.0)
+                y = running._shifted(y, axis, 1, 1.0)
             return R.flipped(y, axis) if reverse else y
 
         return run
@@ -185,7 +185,7 @@ _others = {
     "ArgMaxWithValue": lambda axis=0, keep_dims=False: lambda x: R.argmax_with_value(x, axis, keep_dims)[::-1],
     "ArgMinWithValue": lambda axis=0, keep_dims=False: lambda x: R.argmin_with_value(x, axis, keep_dims)[::-1],
     "Argmin": lambda axis=-1, output_type=mstype.int32: lambda x: P.Cast()(R.argmin(x, axis), output_type),
-    "CumProd": _cumulative(R.cumprod), "Cummax": lambda axis: lambda x: R.cummax(x, axis), "Cummin": lambda axis: lambda x: R.cummin(x, axis),
+    "CumProd": _cumulative(running.cumprod), "Cummax": lambda axis: lambda x: running.cummax(x, axis), "Cummin": lambda axis: lambda x: running.cummin(x, axis),
     "LpNorm": lambda axis, p=2, keep_dims=False, epsilon=1e-12: lambda x: R.vector_norm(x, p, axis, keep_dims),
     "Sort": lambda axis=-1, descending=False: lambda x: R.sort(x, axis, descending),
     # arrangements
@@ -197,18 +197,18 @@ _others = {
     "SpaceToBatchND": lambda block_shape, paddings: lambda x: A.space_to_batch_nd(x, block_shape, paddings),
     "BatchToSpaceND": lambda block_shape, crops: lambda x: A.batch_to_space_nd(x, block_shape, crops),
     "Meshgrid": lambda indexing="xy": lambda inputs: A.meshgrid(*inputs, indexing=indexing),
-    "Eye": lambda: lambda n, m, dtype: A.eye(n, m, dtype), "Tril": lambda diagonal=0: lambda x: A.tril(x, diagonal),
+    "Eye": lambda: lambda n, m, dtype: ranges.eye(n, m, dtype), "Tril": lambda diagonal=0: lambda x: A.tril(x, diagonal),
     "Triu": lambda diagonal=0: lambda x: A.triu(x, diagonal),
-    "Range": lambda maxlen=1000000: lambda start, limit, delta: A.arange(start, limit, delta),
-    "LinSpace": lambda: lambda start, stop, num: A.linspace(start, stop, num),
+    "Range": lambda maxlen=1000000: lambda start, limit, delta: ranges.arange(start, limit, delta),
+    "LinSpace": lambda: lambda start, stop, num: ranges.linspace(start, stop, num),
     "FillV2": lambda: lambda shape, value: filled(value.dtype.name, A.numbers(shape), value.item()),
     "Diag": lambda: A.diag_embed, "DiagPart": lambda: A.diagonal,
     "ReverseSequence": lambda seq_dim, batch_dim=0: lambda x, lengths: A.reverse_sequence(x, lengths, seq_dim, batch_dim),
-    "ResizeNearestNeighbor": lambda size, align_corners=False, half_pixel_centers=False: lambda x: W.resized(
+    "ResizeNearestNeighbor": lambda size, align_corners=False, half_pixel_centers=False: lambda x: images.resized(
         x, size, "nearest", align_corners),
-    "ResizeBilinear": lambda size, align_corners=False, half_pixel_centers=False: lambda x: W.resized(
+    "ResizeBilinear": lambda size, align_corners=False, half_pixel_centers=False: lambda x: images.resized(
         x, size, "bilinear", align_corners, half_pixel_centers),
-    "ResizeBilinearV2": lambda align_corners=False, half_pixel_centers=False: lambda x, size: W.resized(
+    "ResizeBilinearV2": lambda align_corners=False, half_pixel_centers=False: lambda x, size: images.resized(
         x, size, "bilinear", align_corners, half_pixel_centers),
     "TupleToArray": lambda: lambda values: A.functions["tuple_to_array"](values),
     "ScalarToTensor": lambda: lambda value, dtype=mstype.float32: Tensor(value, dtype),

@@ -10,6 +10,7 @@ from . import operations as P
 from . import places
 from .indices import item
 from . import reductions as R
+from . import running
 from .reductions import named_as_said
 
 
@@ -58,7 +59,7 @@ def _argmax(self, axis=None, keepdims=False):
 
 @named_as_said
 def _cumsum(self, axis=None, dtype=None):
-    return R.cumsum(F.reshape(self, (-1,)) if axis is None else self, 0 if axis is None else axis, dtype)
+    return running.cumsum(F.reshape(self, (-1,)) if axis is None else self, 0 if axis is None else axis, dtype)
 
 
 def _repeat(self: Tensor, repeats, axis=None) -> Tensor:
@@ -98,19 +99,25 @@ reverse matrix_determinant unsorted_segment_max unsorted_segment_min unsorted_se
 bernoulli fold combinations"""
 _methods = {
     "astype": lambda self, dtype, copy=True: F.cast(self, dtype), "to": lambda self, dtype: F.cast(self, dtype), "type": _type,
-    **{name: _in_numbers(kind) for name, kind in (("float", "float32"), ("int", "int32"), ("long", "int64"), ("half", "float16"),
+    **{name: _in_numbers(kind) for name, kind in (("float", "float32"), ("int", "int32"), ("long", "int64"), ("half",
+    "float16"),
                                                   ("bool", "bool"), ("double", "float64"), ("bfloat16", mstype.bfloat16))},
     "reshape": lambda self, *shape: F.reshape(self, _dims(shape)), "view": lambda self, *shape: F.reshape(self, _dims(shape)),
     "reshape_as": lambda self, other: F.reshape(self, other.shape), "view_as": lambda self, other: F.reshape(self, other.shape),
     "flatten": lambda self, order="C", start_dim=0, end_dim=-1: F.flatten(self, order, start_dim=start_dim, end_dim=end_dim),
     "expand_dims": F.expand_dims, "unsqueeze": F.expand_dims, "transpose": _transpose, "permute": _transpose,
-    "sub": F.sub, "sum": _sum, "prod": _prod, "max": _extreme(R.amax, R.argmax_with_value), "min": _extreme(R.amin, R.argmin_with_value),
+    "sub": F.sub, "sum": _sum, "prod": _prod, "max": _extreme(R.amax, R.argmax_with_value),
+    "min": _extreme(R.amin, R.argmin_with_value),
     "argmax": _argmax, "cumsum": _cumsum, "norm": _norm, "clamp": _clamp, "clip": _clamp, "repeat": _repeat,
     "where": lambda self, condition, y: F.where(condition, self, y), "diag": F.diag, "take": places.functions["take"],
-    "expand": lambda self, *size: F.broadcast_to(self, _dims(size)), "broadcast_to": lambda self, *size: F.broadcast_to(self, _dims(size)),
-    "expand_as": lambda self, x: F.broadcast_to(self, tuple(x.shape)), "scatter_add": places.scatter_add, "select": A.select_at, "new_full": lambda self, size, fill_value, *, dtype=None: F.fill(dtype or self.dtype, size, fill_value),
-    "fill": lambda self, value: F.full_like(self, value), "is_signed": lambda self: not str(self.dtype).startswith(("UInt", "Bool")),
-    "stride": lambda self: tuple(s // self.itemsize for s in self.strides), "is_complex": lambda self: False, "index_add": lambda self, dim, index, source, *, alpha=1: places.index_add(
+    "expand": lambda self, *size: F.broadcast_to(self, _dims(size)),
+    "broadcast_to": lambda self, *size: F.broadcast_to(self, _dims(size)),
+    "expand_as": lambda self, x: F.broadcast_to(self, tuple(x.shape)), "scatter_add": places.scatter_add, "select": A.select_at,
+    "new_full": lambda self, size, fill_value, *, dtype=None: F.fill(dtype or self.dtype, size, fill_value),
+    "fill": lambda self, value: F.full_like(self, value), "is_signed": lambda self: not str(self.dtype).startswith(("UInt",
+    "Bool")),
+    "stride": lambda self: tuple(s // self.itemsize for s in self.strides), "is_complex": lambda self: False,
+    "index_add": lambda self, dim, index, source, *, alpha=1: places.index_add(
         self, index, source if alpha == 1 else source * alpha, dim), "ndimension": lambda self: self.ndim,
     "nelement": lambda self: self.size, "is_contiguous": lambda self: True, "clone": lambda self: self.copy(),
     "ptp": named_as_said(lambda self, axis=None, keepdims=False: R.amax(self, axis, keepdims) - R.amin(self, axis, keepdims)),
