@@ -9,7 +9,7 @@ import numpy
 from ..common import dtype as mstype
 from ..common.tensor import Tensor
 from ..ops import composed as C
-from ..ops import images
+from ..ops import images, norms
 from ..ops import functional as F
 from ..ops import losses as L
 from ..ops import operations as P
@@ -273,7 +273,7 @@ _activations = {
     "Softmin": lambda axis=-1: lambda x: F.softmin(x, axis), "Softmax2d": lambda: lambda x: P.Softmax(-3)(x),
     "LogSoftmax": lambda axis=-1: lambda x: P.LogSoftmax(axis)(x), "GLU": lambda axis=-1: lambda x: F.glu(x, axis),
     "FastGelu": lambda: P.FastGeLU(), "LRN": lambda depth_radius=5, bias=1.0, alpha=1.0, beta=0.5, norm_region="ACROSS_CHANNELS":
-        lambda x: W.lrn(x, depth_radius, bias, alpha, beta, norm_region)}
+        lambda x: norms.lrn(x, depth_radius, bias, alpha, beta, norm_region)}
 _shapes = {
     **{f"MaxPool{rank}d": _max_pool(rank) for rank in (1, 3)}, **{f"AvgPool{rank}d": _avg_pool(rank) for rank in (1, 3)},
     **{f"AdaptiveAvgPool{rank}d": lambda output_size, rank=rank: lambda x: W.adaptive_avg_pool(x, output_size, rank)

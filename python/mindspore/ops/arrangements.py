@@ -300,60 +300,6 @@ def pad(input_x, padding, mode="constant", value=None):
     return padded(input_x, [(0, 0)] * rest + pairs[::-1], mode, 0.0 if value is None else value)
 
 
-def pixel_shuffle(input, upscale_factor):
-    """Channels as smaller pixels."""
-    r = upscale_factor
-    *lead, c, h, w = input.shape
-    n = len(lead)
-    x = P.Reshape()(input, (*lead, c // r**2, r, r, h, w))
-    x = P.Transpose()(x, [*range(n), n, n + 3, n + 1, n + 4, n + 2])
-    return P.Reshape()(x, (*lead, c // r**2, h * r, w * r))
-
-
-def pixel_unshuffle(input, downscale_factor):
-    """Smaller pixels as channels."""
-    r = downscale_factor
-    *lead, c, h, w = input.shape
-    n = len(lead)
-    x = P.Reshape()(input, (*lead, c, h // r, r, w // r, r))
-    x = P.Transpose()(x, [*range(n), n, n + 2, n + 4, n + 1, n + 3])
-    return P.Reshape()(x, (*lead, c * r**2, h // r, w // r))
-
-
-def channel_shuffle(x, groups):
-    b, c, *rest = x.shape
-    y = swapaxes(P.Reshape()(x, (b, groups, c // groups, *rest)), 1, 2)
-    return P.Reshape()(y, x.shape)
-
-
-def space_to_depth(x, block: int):
-    b, c, h, w = x.shape
-    y = P.Reshape()(x, (b, c, h // block, block, w // block, block))
-    return P.Reshape()(P.Transpose()(y, (0, 3, 5, 1, 2, 4)), (b, c * block**2, h // block, w // block))
-
-
-def depth_to_space(x, block: int):
-    b, c, h, w = x.shape
-    y = P.Reshape()(x, (b, block, block, c // block**2, h, w))
-    return P.Reshape()(P.Transpose()(y, (0, 3, 4, 1, 5, 2)), (b, c // block**2, h * block, w * block))
-
-
-def space_to_batch_nd(input_x, block_size, paddings):
-    x = padded(input_x, [(0, 0), (0, 0), *[tuple(p) for p in paddings]])
-    b, c, h, w = x.shape
-    m, n = block_size if not isinstance(block_size, int) else (block_size,) * 2
-    y = P.Reshape()(x, (b, c, h // m, m, w // n, n))
-    return P.Reshape()(P.Transpose()(y, (3, 5, 0, 1, 2, 4)), (b * m * n, c, h // m, w // n))
-
-
-def batch_to_space_nd(input_x, block_shape, crops):
-    m, n = block_shape if not isinstance(block_shape, int) else (block_shape,) * 2
-    b, c, h, w = input_x.shape
-    y = P.Reshape()(input_x, (m, n, b // (m * n), c, h, w))
-    y = P.Reshape()(P.Transpose()(y, (2, 3, 4, 0, 5, 1)), (b // (m * n), c, h * m, w * n))
-    return padded(y, [(0, 0), (0, 0), *[(-c[0], -c[1]) for c in crops]])
-
-
 def reverse_sequence(x, seq_lengths, seq_dim, batch_dim=0):
     """The first so many along a dim the other way round, of each item of the batch its own number."""
     lengths = numbers(seq_lengths)
@@ -393,9 +339,7 @@ functions = {
     "row_stack": lambda tensors: P.Concat(0)([atleast_2d(x) for x in tensors]),
     "dstack": lambda tensors: P.Concat(2)([atleast_3d(x) for x in tensors]), "block_diag": block_diag,
     "cartesian_prod": cartesian_prod, "vander": vander, "ravel": lambda input: P.Reshape()(input, (-1,)),
-        "pad": pad, "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "channel_shuffle": channel_shuffle,
-    "space_to_batch_nd": space_to_batch_nd, "batch_to_space_nd": batch_to_space_nd, "reverse_sequence": reverse_sequence,
-    "sequence_mask": sequence_mask, "numel": lambda input: input.size, "size": lambda input_x: input_x.size,
+    "pad": pad, "reverse_sequence": reverse_sequence, "sequence_mask": sequence_mask, "numel": lambda input: input.size, "size": lambda input_x: input_x.size,
     "t": lambda input: input if len(input.shape) < 2 else swapaxes(input, 0, 1),
     "expand": lambda input_x, size: P.BroadcastTo(tuple(numbers(size)))(input_x),
     "new_zeros": lambda input, size, *, dtype=None: filled((dtype or input.dtype).name, numbers(size), 0),

@@ -11,7 +11,7 @@ from ..common.tensor import Tensor
 from . import arrangements as A
 from . import losses as L
 from . import operations as P
-from . import drawn, images, places, pointwise, products, ranges, running
+from . import drawn, images, norms, places, pointwise, products, ranges, running
 from . import reductions as R
 from . import windows as W
 from .networks import composed, pair_of
@@ -57,7 +57,7 @@ def _with_loss(function: Callable, own: str = "mean") -> Callable:
 def _normed(is_training=False, epsilon=1e-5, momentum=0.1, data_format="NCHW"):
     if is_training:
         raise ValueError("ops.BatchNorm with is_training=True is not in this front end; nn.BatchNorm2d is")
-    return lambda x, scale, bias, mean, variance: (W.batch_norm(x, mean, variance, scale, bias, eps=epsilon),)
+    return lambda x, scale, bias, mean, variance: (norms.batch_norm(x, mean, variance, scale, bias, eps=epsilon),)
 
 
 def _strided(out_channel, kernel_size, pad_mode="valid", pad=0, pad_list=None, mode=1, stride=1, dilation=1, group=1,
@@ -192,10 +192,10 @@ _others = {
     "Unstack": lambda axis=0, num=None: lambda x: A.unstack(x, axis), "ReverseV2": lambda axis: lambda x: A.flip(x, axis),
     "Pad": lambda paddings: lambda x: A.padded(x, [tuple(p) for p in paddings]),
     "MirrorPad": lambda mode="REFLECT": lambda x, paddings: A.padded(x, [tuple(p) for p in paddings.tolist()], mode.lower()),
-    "DepthToSpace": lambda block_size: lambda x: A.depth_to_space(x, block_size),
-    "SpaceToDepth": lambda block_size: lambda x: A.space_to_depth(x, block_size),
-    "SpaceToBatchND": lambda block_shape, paddings: lambda x: A.space_to_batch_nd(x, block_shape, paddings),
-    "BatchToSpaceND": lambda block_shape, crops: lambda x: A.batch_to_space_nd(x, block_shape, crops),
+    "DepthToSpace": lambda block_size: lambda x: images.depth_to_space(x, block_size),
+    "SpaceToDepth": lambda block_size: lambda x: images.space_to_depth(x, block_size),
+    "SpaceToBatchND": lambda block_shape, paddings: lambda x: images.space_to_batch_nd(x, block_shape, paddings),
+    "BatchToSpaceND": lambda block_shape, crops: lambda x: images.batch_to_space_nd(x, block_shape, crops),
     "Meshgrid": lambda indexing="xy": lambda inputs: A.meshgrid(*inputs, indexing=indexing),
     "Eye": lambda: lambda n, m, dtype: ranges.eye(n, m, dtype), "Tril": lambda diagonal=0: lambda x: A.tril(x, diagonal),
     "Triu": lambda diagonal=0: lambda x: A.triu(x, diagonal),
@@ -234,7 +234,7 @@ _others = {
     "MaxPoolWithArgmaxV2": lambda kernel_size, strides=None, pads=0, dilation=(1, 1), ceil_mode=False, argmax_type=mstype.int64:
         lambda x: _typed_places(W.max_pool(x, 2, kernel_size, strides, "pad", pads, dilation, True, ceil_mode), argmax_type),
     "AdaptiveAvgPool2D": lambda output_size: lambda x: W.adaptive_avg_pool(x, output_size, 2), "BatchNorm": _normed,
-    "LRN": lambda depth_radius=5, bias=1.0, alpha=1.0, beta=0.5, norm_region="ACROSS_CHANNELS": lambda x: W.lrn(
+    "LRN": lambda depth_radius=5, bias=1.0, alpha=1.0, beta=0.5, norm_region="ACROSS_CHANNELS": lambda x: norms.lrn(
         x, depth_radius, bias, alpha, beta, norm_region),
     "NLLLoss": lambda reduction="mean", ignore_index=-100: lambda x, labels, weight: (
         L.nll_loss(x, labels, weight, ignore_index, reduction), P.ReduceSum()(P.Gather()(weight, labels, 0))),

@@ -12,15 +12,16 @@ from .. import _calls
 from .._missing import missing
 from ..common import dtype as mstype
 from ..common.tensor import Tensor
-from . import (arrangements, composed, drawn, images, losses, operations as P, places, pointwise, products, ranges, reductions,
-               running, windows)
+from . import (arrangements, composed, drawn, images, losses, norms, operations as P, places, pointwise, products, ranges,
+               reductions, running, windows)
 from .losses import reduced
 from .places import batched_gather
 from .primitive import as_tensor
 from .shapes import filled
 
 
-_tables = (pointwise, reductions, running, arrangements, ranges, places, products, windows, images, losses, composed, drawn)
+_tables = (pointwise, reductions, running, arrangements, ranges, places, products, windows, norms, images, losses, composed,
+           drawn)
 for _table in _tables:
     globals().update(_table.functions)
 

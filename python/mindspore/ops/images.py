@@ -1,4 +1,4 @@
-"""Images of other sizes, and what lies at places of them."""
+"""Images of other sizes, what lies at places of them, and their pixels as channels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy
 from ..common import dtype as mstype
 from ..common.tensor import Tensor
 from . import operations as P
-from .arrangements import at_places, swapaxes
+from .arrangements import at_places, padded, swapaxes
 from .places import gather_nd
 from .primitive import by_core
 from .products import matmul
@@ -139,5 +139,62 @@ def rotary_position_embedding(x, cos, sin, mode=0):
     return x * cos + P.Concat(-1)([-b, a]) * sin
 
 
+# ---- pixels and channels ----
+
+def pixel_shuffle(input, upscale_factor):
+    """Channels as smaller pixels."""
+    r = upscale_factor
+    *lead, c, h, w = input.shape
+    n = len(lead)
+    x = P.Reshape()(input, (*lead, c // r**2, r, r, h, w))
+    x = P.Transpose()(x, [*range(n), n, n + 3, n + 1, n + 4, n + 2])
+    return P.Reshape()(x, (*lead, c // r**2, h * r, w * r))
+
+
+def pixel_unshuffle(input, downscale_factor):
+    """Smaller pixels as channels."""
+    r = downscale_factor
+    *lead, c, h, w = input.shape
+    n = len(lead)
+    x = P.Reshape()(input, (*lead, c, h // r, r, w // r, r))
+    x = P.Transpose()(x, [*range(n), n, n + 2, n + 4, n + 1, n + 3])
+    return P.Reshape()(x, (*lead, c * r**2, h // r, w // r))
+
+
+def channel_shuffle(x, groups):
+    b, c, *rest = x.shape
+    y = swapaxes(P.Reshape()(x, (b, groups, c // groups, *rest)), 1, 2)
+    return P.Reshape()(y, x.shape)
+
+
+def space_to_depth(x, block: int):
+    b, c, h, w = x.shape
+    y = P.Reshape()(x, (b, c, h // block, block, w // block, block))
+    return P.Reshape()(P.Transpose()(y, (0, 3, 5, 1, 2, 4)), (b, c * block**2, h // block, w // block))
+
+
+def depth_to_space(x, block: int):
+    b, c, h, w = x.shape
+    y = P.Reshape()(x, (b, block, block, c // block**2, h, w))
+    return P.Reshape()(P.Transpose()(y, (0, 3, 4, 1, 5, 2)), (b, c // block**2, h * block, w * block))
+
+
+def space_to_batch_nd(input_x, block_size, paddings):
+    x = padded(input_x, [(0, 0), (0, 0), *[tuple(p) for p in paddings]])
+    b, c, h, w = x.shape
+    m, n = block_size if not isinstance(block_size, int) else (block_size,) * 2
+    y = P.Reshape()(x, (b, c, h // m, m, w // n, n))
+    return P.Reshape()(P.Transpose()(y, (3, 5, 0, 1, 2, 4)), (b * m * n, c, h // m, w // n))
+
+
+def batch_to_space_nd(input_x, block_shape, crops):
+    m, n = block_shape if not isinstance(block_shape, int) else (block_shape,) * 2
+    b, c, h, w = input_x.shape
+    y = P.Reshape()(input_x, (m, n, b // (m * n), c, h, w))
+    y = P.Reshape()(P.Transpose()(y, (2, 3, 4, 0, 5, 1)), (b // (m * n), c, h * m, w * n))
+    return padded(y, [(0, 0), (0, 0), *[(-c[0], -c[1]) for c in crops]])
+
+
 functions = {"interpolate": interpolate, "upsample": interpolate, "grid_sample": grid_sample, "affine_grid": affine_grid,
-             "rotary_position_embedding": rotary_position_embedding}
+             "rotary_position_embedding": rotary_position_embedding, "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle,
+             "channel_shuffle": channel_shuffle, "space_to_batch_nd": space_to_batch_nd, "batch_to_space_nd": batch_to_space_nd}

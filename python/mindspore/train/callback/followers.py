@@ -21,7 +21,7 @@ class LearningRateScheduler(Callback):
             raise TypeError(f"LearningRateScheduler takes a function of rate and step, not {learning_rate_function!r}")
         self.learning_rate_function = learning_rate_function
 
-    def step_end(self, run_context):
+    def on_train_step_end(self, run_context):
         args = run_context.original_args()
         rate = args.optimizer.learning_rate
         args.optimizer.learning_rate.set_data(Tensor(self.learning_rate_function(float(rate.item()), args.cur_step_num), mstype.float32))
@@ -49,7 +49,7 @@ class History(Callback):
     def on_train_begin(self, run_context):
         self.epoch: dict[str, list] = {"epoch": []}
 
-    def epoch_end(self, run_context):
+    def on_train_epoch_end(self, run_context):
         args = run_context.original_args()
         self.epoch["epoch"].append(args.cur_epoch_num)
         found = {"net_output": loss_of(args.net_outputs), **(args.eval_results or {})}
@@ -105,7 +105,7 @@ class SummaryCollector(Callback):
         self.collect_freq = collect_freq
         self._file = _core.EventFile(summary_dir)
 
-    def step_end(self, run_context):
+    def on_train_step_end(self, run_context):
         args = run_context.original_args()
         loss = loss_of(args.net_outputs)
         if loss is not None and (args.cur_step_num == 1 or args.cur_step_num % self.collect_freq == 0):
