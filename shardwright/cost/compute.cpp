@@ -24,10 +24,23 @@ bool has_more(const RuleTensor& a, const RuleTensor& b) {
   return false;
 }
 
-/// Of two operands a dim is reduced, and either has a dim of its own: every element is used more than once.
-bool contracts(const Rule& rule, const RuleTensor& a, const RuleTensor& b) {
-  for (int l = 0; l < static_cast<int>(rule.loops.size()); ++l)
-    if (has_loop(a, l) && has_loop(b, l) && is_reduced(rule, l)) return has_more(a, b) && has_more(b, a);
+/// Of two operands a dim is reduced, and either has a dim of its own: every element is used more than once. Only operands
+/// that share a dim are compared: a concat has hundreds, each with its own.
+bool contracts(const Rule& rule) {
+  std::vector<std::vector<const RuleTensor*>> holders(rule.loops.size());
+  for (const RuleTensor& t : rule.operands)
+    for (const auto& dim : t.dims)
+      for (int loop : dim) {
+        auto& of_loop = holders[static_cast<std::size_t>(loop)];
+        if (of_loop.empty() || of_loop.back() != &t) of_loop.push_back(&t);
+      }
+  for (std::size_t l = 0; l < holders.size(); ++l) {
+    const auto& of_loop = holders[l];
+    if (of_loop.size() < 2 || !is_reduced(rule, static_cast<int>(l))) continue;
+    for (std::size_t a = 0; a < of_loop.size(); ++a)
+      for (std::size_t b = a + 1; b < of_loop.size(); ++b)
+        if (has_more(*of_loop[a], *of_loop[b]) && has_more(*of_loop[b], *of_loop[a])) return true;
+  }
   return false;
 }
 
@@ -71,15 +84,11 @@ double memory_seconds(const Work& work, const Cluster& cluster) {
 }  // namespace
 
 WorkKind work_kind(const Rule& rule) {
+  if (!contracts(rule)) return WorkKind::streaming;
   const bool slides = std::any_of(rule.operands.begin(), rule.operands.end(),
                                   [](const RuleTensor& t) { return !t.windows.empty(); });
-  for (std::size_t a = 0; a < rule.operands.size(); ++a)
-    for (std::size_t b = a + 1; b < rule.operands.size(); ++b)
-      if (contracts(rule, rule.operands[a], rule.operands[b]))
-        return slides ? slides_along_reduced(rule) ? WorkKind::weight_convolution : WorkKind::convolution
-               : reduced_operands(rule) > 2 ? WorkKind::chain
-                                            : WorkKind::contraction;
-  return WorkKind::streaming;
+  if (slides) return slides_along_reduced(rule) ? WorkKind::weight_convolution : WorkKind::convolution;
+  return reduced_operands(rule) > 2 ? WorkKind::chain : WorkKind::contraction;
 }
 
 double bytes_read(double bytes, double flops, double element, double row) {
