@@ -31,10 +31,9 @@ Tensor read_small(const OnnxNode& n, const onnx::TensorProto& tensor) {
   return in_graph(n, read_tensor(tensor, {}));
 }
 
+/// Numbers and what shapes are made of are known at once; tensors may be weights.
 void constant(OnnxNode& n) {
-  if (n.has_attribute("value")) {
-    return n.give(read_small(n, *n.tensor("value")));
-  }
+  if (n.has_attribute("value")) return n.give_stored(*n.tensor("value"));
   if (n.has_attribute("value_int")) {
     Tensor t({DType::i64, {}});
     t.as<std::int64_t>()[0] = n.integer("value_int", 0);
@@ -45,7 +44,11 @@ void constant(OnnxNode& n) {
     const double value = n.number("value_float", 0);
     return n.give(make_tensor({n.precision(), {}}, std::span(&value, 1)));
   }
-  throw error("has none of the attributes value, value_int, value_ints, value_float");
+  if (n.has_attribute("value_floats")) {
+    const std::vector<double> values = n.numbers("value_floats");
+    return n.give_stored(make_tensor({DType::f64, {static_cast<std::int64_t>(values.size())}}, values));
+  }
+  throw error("has none of the attributes value, value_int, value_ints, value_float, value_floats");
 }
 
 void constant_of_shape(OnnxNode& n) {
@@ -124,13 +127,29 @@ void triangle(OnnxNode& n) {
   n.give(n.main("where", {n.constant(std::move(mask)), n.in(0), zero}));
 }
 
+/// Ones where column - row is k, else zeros, of the shape of the operand.
+void eye(OnnxNode& n) {
+  const Type& like = n.type(0);
+  DType dtype = like.dtype;
+  if (n.has_attribute("dtype")) dtype = dtype_of_onnx(static_cast<std::int32_t>(n.integer("dtype", 0)));
+  if (is_floating(dtype)) dtype = n.precision();
+  const std::int64_t k = std::clamp(n.integer("k", 0), -limits::attribute, limits::attribute);
+  if (like.shape.size() != 2 || element_count(like.shape) > limits::constant_elements)
+    throw error("of {} should be a matrix of at most {} elements", to_text(like), limits::constant_elements);
+  std::vector<double> ones(static_cast<std::size_t>(element_count(like.shape)));
+  for (std::int64_t row = 0; row < like.shape[0]; ++row)
+    if (row + k >= 0 && row + k < like.shape[1])
+      ones[static_cast<std::size_t>(row * like.shape[1] + row + k)] = 1;
+  n.give(make_tensor({dtype, like.shape}, ones));
+}
+
 }  // namespace
 
 std::vector<Conversion> constants() {
-  return {{"Constant", constant}, {"ConstantOfShape", constant_of_shape},
-          {"Range", range},       {"NonZero", non_zero},
-          {"Shape", shape_of},    {"Size", size_of_value},
-          {"Trilu", triangle}};
+  return {{"Constant", constant},  {"ConstantOfShape", constant_of_shape},
+          {"EyeLike", eye},        {"NonZero", non_zero},
+          {"Range", range},        {"Shape", shape_of},
+          {"Size", size_of_value}, {"Trilu", triangle}};
 }
 
 }  // namespace shardwright::onnx_operators

@@ -10,7 +10,8 @@ namespace shardwright::onnx_operators {
 const std::vector<Conversion>& all() {
   static const std::vector<Conversion> table = [] {
     std::vector<Conversion> out;
-    for (const auto& family : {elementwise(), shapes(), constants(), reductions(), layers(), losses()})
+    for (const auto& family :
+         {elementwise(), functions(), shapes(), constants(), reductions(), layers(), losses()})
       out.insert(out.end(), family.begin(), family.end());
     std::ranges::sort(out, {}, &Conversion::op);
     return out;

@@ -117,23 +117,8 @@ std::shared_ptr<const onnx::ModelProto> shared(const std::string& path) {
   return model;
 }
 
-std::int64_t opset_of(const onnx::ModelProto& model) {
-  std::int64_t version = 0;
-  for (const auto& set : model.opset_import())
-    if (set.domain().empty() || set.domain() == "ai.onnx") {
-      if (version != 0 && version != set.version())
-        throw error("imports operator sets {} and {}; there can be one", version, set.version());
-      version = set.version();
-    }
-  if (version < first_opset || version > last_opset)
-    throw error("is of operator set {}; {} to {} are supported: export with dynamo=False, opset_version={}",
-                version, first_opset, last_opset, last_opset);
-  return version;
-}
-
 void check_whole(const onnx::ModelProto& model) {
   if (!model.has_graph()) throw error("has no graph");
-  if (model.functions_size() > 0) throw error("functions are not supported; export without them");
   if (model.training_info_size() > 0)
     throw error("training_info is not supported; loss and optimizer come from the command line");
   if (model.graph().sparse_initializer_size() > 0) throw error("sparse initializers are not supported");
@@ -143,9 +128,27 @@ void check_whole(const onnx::ModelProto& model) {
 
 }  // namespace
 
+std::optional<std::int64_t> opset_of(const pb::RepeatedPtrField<onnx::OperatorSetIdProto>& sets) {
+  std::int64_t version = 0;
+  for (const auto& set : sets)
+    if (set.domain().empty() || set.domain() == "ai.onnx") {
+      if (version != 0 && version != set.version())
+        throw error("imports operator sets {} and {}; there can be one", version, set.version());
+      version = set.version();
+    }
+  if (version == 0) return std::nullopt;
+  if (version < first_opset || version > last_opset)
+    throw error("is of operator set {}; {} to {} are supported: export with opset_version={}{}", version,
+                first_opset, last_opset, std::clamp(version, first_opset, last_opset),
+                version < first_opset ? "" : ", or dynamo=False");
+  return version;
+}
+
 OnnxFile read_onnx(const std::string& path) {
   OnnxFile file{.path = path, .folder = std::filesystem::path(path).parent_path(), .model = shared(path)};
-  file.opset = opset_of(*file.model);
+  const auto opset = opset_of(file.model->opset_import());
+  if (!opset) throw error("says no operator set of ONNX's; {} to {} are supported", first_opset, last_opset);
+  file.opset = *opset;
   check_whole(*file.model);
   return file;
 }
