@@ -26,7 +26,7 @@ class Importer {
         arguments_(arguments),
         said_(said_of_training(file.model->graph().input(), arguments_.keys)),
         trace_(arguments.precision),
-        values_(file, trace_, said_) {}
+        values_(file, trace_, said_, arguments_.asks) {}
 
   Model import(std::optional<std::int64_t> global_batch) {
     add_inputs(global_batch);
@@ -88,7 +88,8 @@ class Importer {
                      at < results.size() ? std::move(results[at]) : Known{.is_missing = true});
     }
   } catch (const Error& e) {
-    throw with_context(e, fmt::format("node '{}'", printable(name_of(proto))));
+    if (std::string_view(e.what()).starts_with("node '")) throw;  // one inside
+    throw with_context(e, fmt::format("node '{}'", printable(scope.prefix() + name_of(proto))));
   }
 
   /// The nodes of a function, for those of its call.

@@ -225,16 +225,17 @@ void batch_normalization(OnnxNode& n) {
     n.tell_inactive();
     return n.give(normalized(n, epsilon));
   }
+  const ValueId gamma = n.in(1), beta = n.in(2);
   const ValueId mean = n.state(3, StateUse::moved), variance = n.state(4, StateUse::moved);
   n.give(batch_norm(n.builder(), n.in(0),
-                    {.gamma = n.in(1),
-                     .beta = n.in(2),
+                    {.gamma = gamma,
+                     .beta = beta,
                      .mean = mean,
                      .variance = variance,
                      .epsilon = epsilon,
                      .momentum = 1 - momentum},
                     n.name()));
-  if (n.gives(1) || n.gives(2)) give_statistics(n, momentum, mean, variance);
+  if (n.gives(1) || n.gives(2) || n.gives(3) || n.gives(4)) give_statistics(n, momentum, mean, variance);
 }
 
 void instance_normalization(OnnxNode& n) {

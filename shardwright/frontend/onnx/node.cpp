@@ -177,6 +177,11 @@ void OnnxNode::give_input(std::size_t i) {
   results_.push_back({.type = value.type, .alias = inputs_[i]});
 }
 
+std::string OnnxNode::output(std::size_t i) const {
+  if (i >= output_count()) throw error("has no output {}", i);
+  return scope_.value(proto_.output(static_cast<int>(i)));
+}
+
 void OnnxNode::give_stored(const onnx::TensorProto& tensor) {
   results_.push_back(values_.stored(tensor, output(0), true));
 }

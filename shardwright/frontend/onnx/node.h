@@ -42,12 +42,12 @@ class OnnxNode {
   std::size_t output_count() const { return static_cast<std::size_t>(proto_.output_size()); }
   /// There is an input `i`; optional ones may be left out.
   bool has(std::size_t i) const { return i < inputs_.size() && !inputs_[i].empty(); }
-  /// There is an output `i` and it is named.
+  /// There is an output `i`, and something reads it.
   bool gives(std::size_t i) const {
-    return i < output_count() && !proto_.output(static_cast<int>(i)).empty();
+    return i < output_count() && values_.is_read(proto_.output(static_cast<int>(i)));
   }
-  /// The output's name. Throws: std::out_of_range if there is none.
-  std::string output(std::size_t i) const { return scope_.value(proto_.output(static_cast<int>(i))); }
+  /// The output's name. Throws: Error if there is none.
+  std::string output(std::size_t i) const;
   /// Throws: Error if input `i` is left out.
   const Type& type(std::size_t i) const { return known(i).type; }
   const Shape& shape(std::size_t i) const { return type(i).shape; }

@@ -20,9 +20,12 @@ Scope::Scope(const Scope& outer, const onnx::NodeProto& call, const onnx::Functi
              std::int64_t opset)
     : outer_(&outer),
       call_(&call),
+      function_(&function),
       opset_(opset),
       depth_(outer.depth_ + 1),
       prefix_(outer.prefix_ + name_of(call) + "/") {
+  for (const Scope* around = &outer; around; around = around->outer_)
+    if (around->function_ == &function) throw error("function '{}' calls itself", printable(function.name()));
   if (depth_ > deepest) throw error("functions and branches are nested more than {} deep", deepest);
   if (call.input_size() > function.input_size() || call.output_size() > function.output_size())
     throw error("has {} inputs and {} outputs, but the function takes {} and gives {}", call.input_size(),

@@ -16,7 +16,8 @@ class Scope {
  public:
   /// The model's own graph.
   explicit Scope(std::int64_t opset) : opset_(opset) {}
-  /// The body of `function` where the node `call` of `outer` calls it. Throws: Error if there are more operands than it takes.
+  /// The body of `function` where the node `call` of `outer` calls it. Throws: Error if there are more operands than it takes, or
+  /// it is being called already.
   Scope(const Scope& outer, const onnx::NodeProto& call, const onnx::FunctionProto& function,
         std::int64_t opset);
   /// A graph of the node `user` of `outer`. Names that it does not give itself are those around it.
@@ -38,6 +39,7 @@ class Scope {
 
   const Scope* outer_ = nullptr;
   const onnx::NodeProto* call_ = nullptr;  // of a function
+  const onnx::FunctionProto* function_ = nullptr;
   std::int64_t opset_ = 0;
   int depth_ = 0;
   std::string prefix_;

@@ -51,10 +51,34 @@ Type in_precision(Type type, DType precision) {
   return type;
 }
 
-Values::Values(const OnnxFile& file, Trace& trace, const SaidOfTraining& said)
+namespace {
+
+/// Adds what the nodes of a graph or function read, and those of the graphs inside.
+template <class Body>
+void add_read(const Body& body, std::set<std::string>& names) {
+  for (const onnx::NodeProto& node : body.node()) {
+    names.insert(node.input().begin(), node.input().end());
+    for (const auto& attribute : node.attribute())
+      if (attribute.has_g()) {
+        add_read(attribute.g(), names);
+        for (const auto& output : attribute.g().output()) names.insert(output.name());
+      }
+  }
+}
+
+}  // namespace
+
+Values::Values(const OnnxFile& file, Trace& trace, const SaidOfTraining& said, bool asks_for_all)
     : file_(file), trace_(trace), said_(said), exported_(*file.model), reserved_{"label"} {
   const onnx::GraphProto& graph = file.model->graph();
   for (const auto& input : graph.input()) leaf_name(input.name());  // data are called so
+  add_read(graph, read_);
+  for (const auto& function : file.model->functions()) {
+    add_read(function, read_);
+    read_.insert(function.output().begin(), function.output().end());
+  }
+  for (int i = 0; i < (asks_for_all ? graph.output_size() : std::min(graph.output_size(), 1)); ++i)
+    read_.insert(graph.output(i).name());
   add_initializers(graph, "");
   for (const std::string& frozen : said.frozen)
     if (std::ranges::none_of(initializers_, [&](const std::string& name) { return is_of(name, frozen); }))

@@ -43,7 +43,7 @@ class Values {
  public:
   /// Takes over the initializers. Throws: Error naming one that is given twice or is not as it says.
   /// Error too if nothing is called as what is said to be frozen.
-  Values(const OnnxFile& file, Trace& trace, const SaidOfTraining& said);
+  Values(const OnnxFile& file, Trace& trace, const SaidOfTraining& said, bool asks_for_all);
 
   /// Takes over those of a graph inside, whose names begin with `prefix`. Throws: Error likewise.
   void add_initializers(const onnx::GraphProto& graph, const std::string& prefix);
@@ -52,6 +52,8 @@ class Values {
   /// The same of numbers that a node lists.
   Known stored(Tensor tensor, const std::string& name);
   const ExportedNetwork& exported() const { return exported_; }
+  /// Whether a node may read an output that is called `name` where it stands, or it is asked for.
+  bool is_read(const std::string& name) const { return read_.contains(name); }
 
   Trace& trace() { return trace_; }
   DType precision() const { return trace_.precision(); }
@@ -120,6 +122,7 @@ class Values {
   std::set<std::string> reserved_;                 // names of leaves, as the graph writes them
   std::map<std::string, std::string> leaf_names_;  // as the file writes them -> as the graph does
   std::map<std::string, InitialValue> initial_;
+  std::set<std::string> read_;  // names of values that something reads
   std::map<ValueId, std::int64_t> classes_;
   std::map<std::string, int> inactive_;  // by operator
   bool has_uneven_loss_ = false;
