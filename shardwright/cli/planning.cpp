@@ -91,16 +91,11 @@ Model unsplit_model_of(const Arguments& arguments, const Pipelining& p, const st
   }
 }
 
-void tell_warnings(const Arguments& arguments, const Model& model) {
-  for (const std::string& line : model.warnings)
-    if (std::ranges::find(arguments.notices, line) == arguments.notices.end())
-      arguments.notices.push_back(line);
-}
-
 Model model_of(const Arguments& arguments, const Pipelining& p, const std::string& input, bool asks = false) {
   const int micro_batches = p.batch_parts();
   Model model = unsplit_model_of(arguments, p, input, asks);
-  tell_warnings(arguments, model);
+  for (const std::string& line : model.warnings)
+    if (std::ranges::count(arguments.notices, line) == 0) arguments.notices.push_back(line);
   const Origin origin = origin_of(arguments, model);  // what the flags say is so
   if (const std::string uneven = uneven_notice(model, micro_batches); !uneven.empty())
     arguments.notices.push_back(uneven);
@@ -126,12 +121,8 @@ Pipelining pipelining_asked(const Arguments& arguments) {
 
 }  // namespace
 
-Model model_of(const Arguments& arguments, Terminal& terminal) {
-  return model_of(arguments, pipelining_asked(arguments), input_of(arguments, terminal));
-}
-
-Model asked_model_of(const Arguments& arguments, Terminal& terminal) {
-  return model_of(arguments, pipelining_asked(arguments), input_of(arguments, terminal), true);
+Model model_of(const Arguments& arguments, Terminal& terminal, bool asks) {
+  return model_of(arguments, pipelining_asked(arguments), input_of(arguments, terminal), asks);
 }
 
 int devices_of(const Arguments& arguments) {

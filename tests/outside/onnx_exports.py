@@ -4,7 +4,7 @@
   onnx_exports.py SHARDWRIGHT [--devices 1,4] [NETWORK...]
 
 Each is exported as the exporter does by default and with optimize=False, and trained by three steps of SGD in f64 here, from
-the file's weights, and by PyTorch, in training mode; batch norms of the file are made to train by `:training=1`. The losses
+the file's weights, and by PyTorch, in training mode; batch norms of the file are made to train by `training=1`. The losses
 must be equal to 1e-6, relative; where the exporter's optimizer has merged, folded or dropped parameters, the file must be told
 so instead. Networks that need operators that are not supported are named and counted.
 
@@ -267,8 +267,8 @@ def trained(net, start, inputs, labels):
     return losses
 
 
-def own_losses(shardwright, path, data, devices, trains):
-    command = [shardwright, "train", path + (":training=1" if trains else ""), "--loss", "mean_squared_error", "--data", data, "--precision",
+def own_losses(shardwright, path, data, devices, keys):
+    command = [shardwright, "train", path + (":" + ",".join(keys) if keys else ""), "--loss", "mean_squared_error", "--data", data, "--precision",
                "f64", "--steps", str(STEPS), "--json", "--optimizer", "sgd", "--lr", str(RATE), "--devices", str(devices)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -277,10 +277,15 @@ def own_losses(shardwright, path, data, devices, trains):
 
 
 def exported(net, example, path, optimizes):
+    """The keys that say what no file does: that batch norms train, and what PyTorch has frozen."""
     import onnx
     torch.onnx.export(net.eval(), (example,), path, dynamo=True, optimize=optimizes, external_data=False, input_names=["input"],
                       output_names=["output"], verbose=False)
-    return any(n.op_type == "BatchNormalization" for n in onnx.load(path).graph.node)
+    graph = onnx.load(path).graph
+    there = {t.name for t in graph.initializer}
+    frozen = [n for n, p in net.named_parameters() if not p.requires_grad and n in there]
+    return ["training=1"] * any(n.op_type == "BatchNormalization" for n in graph.node) + \
+        (["frozen=" + "+".join(frozen)] if frozen else [])
 
 
 def check(shardwright, name, devices, folder):
@@ -304,7 +309,7 @@ def check(shardwright, name, devices, folder):
         path = os.path.join(folder, f"{name}_{int(optimizes)}.onnx")
         net.load_state_dict(start)
         try:
-            has_norms = exported(net.float(), torch.tensor(inputs[0]), path, optimizes)
+            keys = exported(net.float(), torch.tensor(inputs[0]), path, optimizes)
         except Exception as e:
             print(f"  {title:32} cannot be exported: {str(e).splitlines()[0][:120]}")
             out[optimizes] = "not exported"
@@ -312,7 +317,7 @@ def check(shardwright, name, devices, folder):
         want = want or trained(net, start, wide, labels)
         worst, said = 0.0, ""
         for count in devices:
-            got, said = own_losses(shardwright, path, data, count, has_norms)
+            got, said = own_losses(shardwright, path, data, count, keys)
             if got is None:
                 break
             worst = max([worst] + [abs(a - b) / max(abs(b), 1) if a == a else np.inf for a, b in zip(got, want)])

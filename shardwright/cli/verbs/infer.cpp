@@ -185,7 +185,7 @@ struct Asking {
 Model whole_model_of(const Arguments& arguments, Terminal& terminal) {
   Arguments whole = arguments;
   whole.flags.erase("--stages");
-  Model out = asked_model_of(whole, terminal);
+  Model out = model_of(whole, terminal, true);
   arguments.notices = whole.notices;
   return out;
 }
