@@ -225,7 +225,7 @@ NETWORKS = {
     "regnet": (lambda: tv.regnet_y_400mf(num_classes=CLASSES), images(64)),
     "googlenet": (lambda: tv.GoogLeNet(num_classes=CLASSES, aux_logits=False, init_weights=False, dropout=0.0), images(64)),
     "densenet": (lambda: tv.DenseNet(8, (2, 2), 16, num_classes=CLASSES), images(32)),
-    "vgg": (lambda: tv.VGG(tv.vgg.make_layers([8, "M", 16, "M"]), num_classes=CLASSES, dropout=0.0), images(32)),
+    "vgg": (lambda: nn.Sequential(tv.vgg.make_layers([8, "M", 16, "M"]), nn.Flatten(), nn.Linear(16 * 64, CLASSES)), images(32)),
     "convnext": (convnext, images(32)),
     "tv_vit": (vit, images(32)),
     "hf_vit": (hf_vit, images(32)),
