@@ -297,7 +297,8 @@ Asked asked_of(const std::string& name, const std::optional<OptimizerChoice>& op
   chosen.reduces_short = usual.reduces_short;
   chosen.has_set_rate = true;
   add_train_step(model.graph, model.loss, chosen);
-  for (const std::string& line : model.notices) tell(line);
+  for (const auto* lines : {&model.warnings, &model.notices})
+    for (const std::string& line : *lines) tell(line);
   out.inputs = inputs_of(model.graph);
   out.initial = std::move(model.initial);
   out.traced = {std::move(model.graph), std::move(model.constraints)};

@@ -73,10 +73,13 @@ std::string spec_of(const Arguments& arguments) {
   return arguments.positionals.empty() ? "-" : arguments.positionals[0];
 }
 
-Model unsplit_model_of(const Arguments& arguments, const Pipelining& p, const std::string& input) {
+Model unsplit_model_of(const Arguments& arguments, const Pipelining& p, const std::string& input,
+                       bool asks = false) {
   const auto built = [&](int parts) {
     const int interleave = parts == 1 ? 1 : p.interleave;
-    return build_model(spec_of(arguments), model_options(origin_of(arguments), parts, interleave), input);
+    ModelOptions options = model_options(origin_of(arguments), parts, interleave);
+    options.asks = asks;
+    return build_model(spec_of(arguments), options, input);
   };
   try {
     return built(p.batch_parts());
@@ -88,9 +91,11 @@ Model unsplit_model_of(const Arguments& arguments, const Pipelining& p, const st
   }
 }
 
-Model model_of(const Arguments& arguments, const Pipelining& p, const std::string& input) {
+Model model_of(const Arguments& arguments, const Pipelining& p, const std::string& input, bool asks = false) {
   const int micro_batches = p.batch_parts();
-  Model model = unsplit_model_of(arguments, p, input);
+  Model model = unsplit_model_of(arguments, p, input, asks);
+  for (const std::string& line : model.warnings)
+    if (std::ranges::count(arguments.notices, line) == 0) arguments.notices.push_back(line);
   const Origin origin = origin_of(arguments, model);  // what the flags say is so
   if (const std::string uneven = uneven_notice(model, micro_batches); !uneven.empty())
     arguments.notices.push_back(uneven);
@@ -116,8 +121,8 @@ Pipelining pipelining_asked(const Arguments& arguments) {
 
 }  // namespace
 
-Model model_of(const Arguments& arguments, Terminal& terminal) {
-  return model_of(arguments, pipelining_asked(arguments), input_of(arguments, terminal));
+Model model_of(const Arguments& arguments, Terminal& terminal, bool asks) {
+  return model_of(arguments, pipelining_asked(arguments), input_of(arguments, terminal), asks);
 }
 
 int devices_of(const Arguments& arguments) {

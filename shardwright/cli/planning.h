@@ -20,7 +20,8 @@ namespace shardwright {
 std::vector<Flag> planning_flags(std::vector<Flag> more = {});
 
 /// The model with the flags that change it (batch, precision, loss), of one micro-batch. `-` is read from the terminal.
-Model model_of(const Arguments& arguments, Terminal& terminal);
+/// `asks`: for one who only asks it (ModelOptions::asks).
+Model model_of(const Arguments& arguments, Terminal& terminal, bool asks = false);
 
 /// The same of as many micro-batches as its plan will have: a search may choose them, and then has made the plan. The plan
 /// is of the train step, or of the network alone. What the search looks at goes to `stock`, if that is not null.

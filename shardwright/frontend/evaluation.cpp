@@ -8,7 +8,7 @@ namespace shardwright {
 AskedNetwork asked_network(const Model& model, const SampleSource& source, PlanRequest request,
                            const PrepareOptions& options) {
   auto data = std::make_shared<const HeldOut>(held_out_of(model, source));
-  Model asked = inference_of(model, data->has("label"));
+  Model asked = inference_of(model, model.loss.is_valid() && data->has("label"));
   Constraints split;  // by degrees or into stages, and no more
   if (request.is_set) {
     split.degrees = request.constraints.degrees;

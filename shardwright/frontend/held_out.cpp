@@ -32,6 +32,22 @@ Tensor column_of(const DataColumns& file, const std::string& name, const Type& b
   return reshaped(fitting(file.read(name), batch.dtype, fmt::format("{}: '{}'", file.path(), name)), want);
 }
 
+/// Whether the file's tensors are the model's inputs as they are; its label may be missing.
+bool are_inputs(const DataColumns& file, const std::map<std::string, Type>& inputs) {
+  return std::ranges::all_of(inputs, [&](const auto& input) {
+    return file.has(input.first) ? file.type(input.first).shape == input.second.shape
+                                 : input.first == label_name;
+  });
+}
+
+HeldOut one_step_of(const DataColumns& file, const std::map<std::string, Type>& inputs) {
+  std::map<std::string, Tensor> out;
+  for (const auto& [name, type] : inputs)
+    if (file.has(name))
+      out[name] = fitting(file.read(name), type.dtype, fmt::format("{}: '{}'", file.path(), name));
+  return HeldOut::of_one_step(std::move(out));
+}
+
 }  // namespace
 
 HeldOut held_out_of(const Model& model, const SampleSource& source) {
@@ -42,6 +58,7 @@ HeldOut held_out_of(const Model& model, const SampleSource& source) {
     columns = test_samples(model, inputs, source);
   } else {
     const DataColumns file = data_columns(model, path);
+    if (!model.answers.empty() && are_inputs(file, inputs)) return one_step_of(file, inputs);
     for (const auto& [name, type] : inputs) {
       if (!file.has(name) && name == label_name) continue;
       if (!file.has(name)) throw io_error("{}: has no tensor '{}', which the model needs", path, name);

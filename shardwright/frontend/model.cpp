@@ -44,7 +44,8 @@ ModelArguments arguments_of(const std::string& spec, const ModelOptions& options
                            .loss = options.loss,
                            .attention = options.attention,
                            .cached = options.cached,
-                           .prompt = options.prompt};
+                           .prompt = options.prompt,
+                           .asks = options.asks};
   const std::size_t colon = colon_of(spec);
   if (colon != std::string::npos) arguments.keys = parse_keys(std::string_view(spec).substr(colon + 1));
   return arguments;
@@ -177,12 +178,17 @@ Model build_model(const std::string& spec, const ModelOptions& options, std::str
 }
 
 Model finish_model(Trace& trace, Traced loss, Traced prediction) {
-  Model model{
-      .name = {}, .graph = std::move(trace.graph()), .loss = loss.id, .constraints = trace.constraints()};
-  model.graph.outputs = {loss.id};
-  if (prediction.id != loss.id) model.graph.outputs.push_back(prediction.id);
-  model.graph = with_precision(std::move(model.graph), trace.all_precision());
+  std::vector<Traced> outputs{loss};
+  if (prediction.id != loss.id) outputs.push_back(prediction);
+  Model model = finish_model(trace, outputs);
   model.loss = model.graph.outputs.front();
+  return model;
+}
+
+Model finish_model(Trace& trace, const std::vector<Traced>& outputs) {
+  Model model{.name = {}, .graph = std::move(trace.graph()), .loss = {}, .constraints = trace.constraints()};
+  for (const Traced& t : outputs) model.graph.outputs.push_back(t.id);
+  model.graph = with_precision(std::move(model.graph), trace.all_precision());
   return model;
 }
 

@@ -36,6 +36,7 @@ struct ModelOptions {
   /// Above 0: of a decoder one step, which takes a token of each sequence and keeps keys and values of so many.
   std::int64_t cached = 0;
   std::int64_t prompt = 0;  // above 0: of these the first step, which takes so many tokens of each
+  bool asks = false;  // the model of a file is only asked: for all that it gives, and its loss is one of them
 };
 
 struct ModelFolder;  // frontend/model_folder.h
@@ -56,6 +57,9 @@ struct Model {
   Labels labels = {};                                // of the input called label
   std::map<std::string, std::int64_t> classes = {};  // integers of other inputs are below theirs
   std::vector<std::string> notices = {};             // what to tell who trains it, a line each
+  std::vector<std::string> warnings = {};            // and what to tell who does anything with it
+  std::vector<std::string> answers =
+      {};  // what its outputs behind the loss are called, where not as their nodes
   bool has_uneven_loss =
       false;                // it sums, weighs or leaves out: the mean over micro-batches is another number
   std::int64_t tokens = 0;  // of sequences in a batch; 0: its inputs are no sequences
@@ -79,6 +83,7 @@ class ModelArguments {
   std::string loss;  // empty: the model's own
   Attention attention = Attention::flash;
   std::int64_t cached = 0, prompt = 0;  // as in ModelOptions
+  bool asks = false;                    // likewise
 
   /// The value of `key`. Throws: Error if it is not an integer from 1 to `most`.
   std::int64_t integer(const std::string& key, std::int64_t otherwise,
@@ -130,5 +135,7 @@ std::optional<std::int64_t> batch_of(const Model& model);
 
 /// What a network's file does at its end: marks loss and prediction as outputs and takes over the trace.
 Model finish_model(Trace& trace, Traced loss, Traced prediction);
+/// The same of a network without a loss; each output is another value.
+Model finish_model(Trace& trace, const std::vector<Traced>& outputs);
 
 }  // namespace shardwright

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "shardwright/base/progress.h"
 
@@ -28,9 +29,20 @@ HeldOut::HeldOut(std::map<std::string, Tensor> columns, std::int64_t batch, cons
                 samples_);
 }
 
+HeldOut HeldOut::of_one_step(std::map<std::string, Tensor> inputs) {
+  HeldOut out;
+  std::set<std::int64_t> rows;
+  for (const auto& [name, t] : inputs) rows.insert(t.shape().empty() ? 1 : t.shape()[0]);
+  out.samples_ = out.batch_ = rows.size() == 1 ? *rows.begin() : 1;
+  out.columns_ = std::move(inputs);
+  out.is_one_step_ = true;
+  return out;
+}
+
 std::int64_t HeldOut::rows(std::int64_t i) const { return std::min(batch_, samples_ - i * batch_); }
 
 std::map<std::string, Tensor> HeldOut::get(std::int64_t i) const {
+  if (is_one_step_) return columns_;
   std::map<std::string, Tensor> out;
   for (const auto& [name, column] : columns_) {
     Shape shape = column.shape();

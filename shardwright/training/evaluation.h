@@ -31,7 +31,11 @@ class HeldOut {
   /// Columns [samples, ...] by input name, in batches of so many. Throws: Error that begins with `called` if they differ in
   /// their samples, or are too few.
   HeldOut(std::map<std::string, Tensor> columns, std::int64_t batch, const std::string& called);
+  /// The inputs of one step as they are, whatever their dims mean; where all have as many rows, these are samples.
+  static HeldOut of_one_step(std::map<std::string, Tensor> inputs);
 
+  /// There is one step, whose inputs need not be samples.
+  bool is_one_step() const { return is_one_step_; }
   bool has(const std::string& input) const { return columns_.contains(input); }
   /// All samples. Throws: std::out_of_range if there is no such input.
   const Tensor& column(const std::string& input) const { return columns_.at(input); }
@@ -45,6 +49,9 @@ class HeldOut {
  private:
   std::map<std::string, Tensor> columns_;  // [samples, ...]
   std::int64_t samples_ = 0, batch_ = 0;
+  bool is_one_step_ = false;
+
+  HeldOut() = default;
 };
 
 /// Of predictions [rows, ..., classes] and labels [rows, ...], of the first `rows`.

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <cstdlib>
 
 #include "shardwright/graph/op.h"
@@ -122,13 +123,6 @@ TEST(Onnx, a_pipe_beside_the_model_is_not_waited_for) {
   EXPECT_NE(error_of([&] { at.load(product(external)); }).find("is no file"), std::string::npos);
 }
 
-TEST(Onnx, what_show_prints_is_the_same_graph) {
-  const Imported at;
-  const Model model = at.load(product("data_type: 1 dims: 4 dims: 1 float_data: [1, 2, 3, 4]"));
-  verify(model.graph);
-  EXPECT_EQ(to_text(parse_graph(to_text(model.graph))), to_text(model.graph));
-}
-
 /// A length as the format writes it: 7 bits a byte, the last without the eighth.
 std::string varint(std::size_t n) {
   std::string out;
@@ -138,6 +132,59 @@ std::string varint(std::size_t n) {
 
 /// Field 7 of the model is its graph.
 std::string with_graph(const std::string& graph) { return "\x3a" + varint(graph.size()) + graph; }
+
+/// Of 4 x 8192 elements with the numbers 0, 1, ...: 131,072 bytes, which are left in the file.
+std::string large_product() {
+  std::vector<float> elements(4 * 8192);
+  for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = static_cast<float>(i);
+  std::string raw;
+  for (unsigned char c : floats(elements)) raw += fmt::format("\\{:03o}", c);
+  return product("data_type: 1 dims: 4 dims: 8192 raw_data: \"" + raw + "\"");
+}
+
+TEST(Onnx, large_tensors_are_read_from_the_file_when_they_are_asked_for) {
+  const Imported at;
+  const Model model = at.load(large_product());
+  const std::vector<double> values = to_doubles(model.initial.at("w")());
+  ASSERT_EQ(values.size(), 4U * 8192U);
+  for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], static_cast<double>(i));
+  fs::last_write_time(at.folder + "/m.onnx",
+                      fs::last_write_time(at.folder + "/m.onnx") + std::chrono::seconds(5));
+  EXPECT_NE(error_of([&] { model.initial.at("w")(); }).find("has changed since the model was read"),
+            std::string::npos);
+}
+
+// A file that says itself where elements are could name any other.
+TEST(Onnx, no_file_says_where_its_elements_are) {
+  const Imported at;
+  const std::string place = "0 64 0 0 /etc/passwd", tag = "\xc2\x3e";  // field 1000
+  const std::string tensor = tag + varint(place.size()) + place;
+  write_bytes(at.folder + "/m.onnx", with_graph("\x2a" + varint(tensor.size()) + tensor));
+  EXPECT_NE(error_of([&] { build_model(at.folder + "/m.onnx"); }).find("a tensor has a field 1000"),
+            std::string::npos);
+}
+
+TEST(Onnx, what_is_asked_gives_all_outputs_by_their_names) {
+  const Imported at;
+  const std::string text = head + "graph {" + input +
+                           R"(initializer { name: "w" data_type: 1 dims: 4 dims: 1 float_data: [1, 2, 3, 4] }
+    node { op_type: "MatMul" name: "product" input: "x" input: "w" output: "y" }
+    node { op_type: "ArgMax" name: "at" input: "x" output: "best" }
+    node { op_type: "Identity" name: "same" input: "y" output: "z" }
+    output { name: "y" } output { name: "best" } output { name: "z" } })";
+  const Model model = at.load(text, {.global_batch = 2, .asks = true});
+  EXPECT_EQ(model.answers, (std::vector<std::string>{"y", "best", "z"}));
+  EXPECT_FALSE(model.loss.is_valid());
+  ASSERT_EQ(model.graph.outputs.size(), 3U);
+  EXPECT_EQ(model.graph.value(model.graph.outputs[1]).type.dtype, DType::i64);
+}
+
+TEST(Onnx, what_show_prints_is_the_same_graph) {
+  const Imported at;
+  const Model model = at.load(product("data_type: 1 dims: 4 dims: 1 float_data: [1, 2, 3, 4]"));
+  verify(model.graph);
+  EXPECT_EQ(to_text(parse_graph(to_text(model.graph))), to_text(model.graph));
+}
 
 TEST(Onnx, nested_messages_end_in_an_error) {
   const Imported at;

@@ -26,29 +26,38 @@
 namespace shardwright::verbs {
 namespace {
 
-/// Predictions of all batches, row behind row.
+/// Predictions of all batches, row behind row; of one step as they are.
 class Collected {
  public:
-  Collected(std::int64_t samples, const AskedNetwork& network) : samples_(samples) {
+  explicit Collected(const AskedNetwork& network)
+      : samples_(network.data->samples()),
+        batch_(network.data->batch()),
+        is_one_step_(network.data->is_one_step()),
+        names_(network.model.answers) {
     const Graph& graph = network.model.graph;
     const std::size_t first = network.has_labels() ? 1 : 0;
-    for (std::size_t i = first; i < graph.outputs.size(); ++i)
+    for (std::size_t i = first; i < graph.outputs.size() && network.model.answers.empty(); ++i)
       names_.push_back(graph.value(graph.outputs[i]).name);
     // A network of ours has no name for it; one that was imported has.
-    if (network.model.labels.classes > 0 && (network.model.initial.empty() || network.model.folder))
+    if (network.model.answers.empty() && network.model.labels.classes > 0 &&
+        (network.model.initial.empty() || network.model.folder))
       names_.front() = "logits";
     parts_.resize(names_.size());
+    done_.resize(names_.size());
   }
 
   void add(const std::vector<Tensor>& predictions, std::int64_t rows) {
     for (std::size_t i = 0; i < predictions.size(); ++i) {
       const Tensor& part = predictions[i];
-      if (part.shape().empty()) continue;  // of a batch, not of samples
+      if (is_one_step_) {
+        parts_[i] = part;
+        continue;
+      }
+      if (!is_of_samples(part)) continue;
       if (parts_[i].shape().empty()) {
         Shape shape = part.shape();
         shape[0] = samples_;
         parts_[i] = Tensor({part.dtype(), std::move(shape)});
-        done_.resize(parts_.size());
       }
       const std::size_t bytes =
           part.bytes().size() / static_cast<std::size_t>(part.shape()[0]) * static_cast<std::size_t>(rows);
@@ -60,12 +69,27 @@ class Collected {
   std::map<std::string, Tensor> outputs() const {
     std::map<std::string, Tensor> out;
     for (std::size_t i = 0; i < names_.size(); ++i)
-      if (!parts_[i].shape().empty()) out[names_[i]] = parts_[i];
+      if (is_one_step_ || !parts_[i].shape().empty()) out[names_[i]] = parts_[i];
+    return out;
+  }
+
+  /// What is said of the outputs that are not there.
+  std::vector<std::string> left_out() const {
+    std::vector<std::string> out;
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      if (!is_one_step_ && parts_[i].shape().empty())
+        out.push_back(fmt::format(
+            "output '{}' has no row for each sample of a batch and is left out; give data of one batch",
+            names_[i]));
     return out;
   }
 
  private:
-  std::int64_t samples_;
+  /// Else it is of a batch.
+  bool is_of_samples(const Tensor& part) const { return !part.shape().empty() && part.shape()[0] == batch_; }
+
+  std::int64_t samples_, batch_;
+  bool is_one_step_;
   std::vector<std::string> names_;
   std::vector<Tensor> parts_;
   std::vector<std::size_t> done_;  // bytes
@@ -161,7 +185,7 @@ struct Asking {
 Model whole_model_of(const Arguments& arguments, Terminal& terminal) {
   Arguments whole = arguments;
   whole.flags.erase("--stages");
-  Model out = model_of(whole, terminal);
+  Model out = model_of(whole, terminal, true);
   arguments.notices = whole.notices;
   return out;
 }
@@ -204,7 +228,7 @@ int ask_with(const SessionStart& start, const Asking& asking, const Arguments& a
     for (const std::string& notice : network.program.notices()) terminal.err << notice << "\n";
   Session session = start(network.program, with_waiting({}, asking.waiting));
   set_weights(session, asking.weights, network.model, terminal);
-  Collected collected(network.data->samples(), network);
+  Collected collected(network);
   AskOptions options = ask_options_of(network);
   options.take = [&](const std::vector<Tensor>& predictions, std::int64_t rows) {
     collected.add(predictions, rows);
@@ -212,6 +236,8 @@ int ask_with(const SessionStart& start, const Asking& asking, const Arguments& a
   options.progress = arguments.progress;
   const Evaluated e = ask(session, *network.data, options);
   if (!is_first_rank()) return 0;
+  if (!network.model.answers.empty())
+    for (const std::string& line : collected.left_out()) terminal.err << line << "\n";
   if (!asking.out.empty()) write_safetensors(asking.out, collected.outputs());
   tell(e, network.has_labels(), collected.outputs(), asking.is_json, terminal);
   return 0;

@@ -31,10 +31,9 @@ Tensor read_small(const OnnxNode& n, const onnx::TensorProto& tensor) {
   return in_graph(n, read_tensor(tensor, {}));
 }
 
+/// Numbers and what shapes are made of are known at once; tensors may be weights.
 void constant(OnnxNode& n) {
-  if (n.has_attribute("value")) {
-    return n.give(read_small(n, *n.tensor("value")));
-  }
+  if (n.has_attribute("value")) return n.give_stored(*n.tensor("value"));
   if (n.has_attribute("value_int")) {
     Tensor t({DType::i64, {}});
     t.as<std::int64_t>()[0] = n.integer("value_int", 0);
@@ -45,7 +44,11 @@ void constant(OnnxNode& n) {
     const double value = n.number("value_float", 0);
     return n.give(make_tensor({n.precision(), {}}, std::span(&value, 1)));
   }
-  throw error("has none of the attributes value, value_int, value_ints, value_float");
+  if (n.has_attribute("value_floats")) {
+    const std::vector<double> values = n.numbers("value_floats");
+    return n.give_stored(make_tensor({DType::f64, {static_cast<std::int64_t>(values.size())}}, values));
+  }
+  throw error("has none of the attributes value, value_int, value_ints, value_float, value_floats");
 }
 
 void constant_of_shape(OnnxNode& n) {

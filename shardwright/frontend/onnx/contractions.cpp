@@ -1,4 +1,4 @@
-// ONNX operators of products: Einsum, Det, and the products of all elements along dims.
+// ONNX operators of products: Einsum, Det, and running products.
 //
 // Einsum takes its operands two by two. Dims that neither the result nor another operand has are summed at once; of the
 // others each is of both operands and stays (a batch), of both and goes (summed by a matrix product), or of one.
@@ -18,7 +18,7 @@ using List = std::vector<std::int64_t>;
 // ---- einsum ----
 
 /// A letter a dim; those of `...` are digits from the right.
-struct Term {
+struct Factor {
   std::string dims;
   ValueId value;
 };
@@ -86,7 +86,7 @@ Equation read_equation(const OnnxNode& n) {
 }
 
 /// A dim that is named twice is the diagonal of both.
-Term without_repeats(OnnxNode& n, Term t) {
+Factor without_repeats(OnnxNode& n, Factor t) {
   for (std::size_t a = 0; a < t.dims.size(); ++a) {
     const std::size_t b = t.dims.find(t.dims[a], a + 1);
     if (b == t.dims.npos) continue;
@@ -109,7 +109,7 @@ Term without_repeats(OnnxNode& n, Term t) {
   return t;
 }
 
-Term summed_over(OnnxNode& n, Term t, const std::set<char>& needed) {
+Factor summed_over(OnnxNode& n, Factor t, const std::set<char>& needed) {
   List dims;
   std::string kept;
   for (std::size_t d = 0; d < t.dims.size(); ++d) {
@@ -123,24 +123,24 @@ Term summed_over(OnnxNode& n, Term t, const std::set<char>& needed) {
 }
 
 /// With its dims in that order.
-ValueId in_order(OnnxNode& n, const Term& t, const std::string& order) {
+ValueId in_order(OnnxNode& n, const Factor& t, const std::string& order) {
   List dims;
   for (char c : order) dims.push_back(static_cast<std::int64_t>(t.dims.find(c)));
   return dims.empty() ? t.value : transposed(n, t.value, dims);
 }
 
-std::int64_t size_of_dim(const OnnxNode& n, const Term& t, char c) {
+std::int64_t size_of_dim(const OnnxNode& n, const Factor& t, char c) {
   return n.type_of(t.value).shape[t.dims.find(c)];
 }
 
 /// Both with the larger of two sizes of which one is 1.
-void stretch_alike(OnnxNode& n, Term& a, Term& b) {
+void stretch_alike(OnnxNode& n, Factor& a, Factor& b) {
   for (char c : a.dims) {
     if (b.dims.find(c) == b.dims.npos) continue;
     const std::int64_t of_a = size_of_dim(n, a, c), of_b = size_of_dim(n, b, c);
     if (of_a == of_b) continue;
     if (of_a != 1 && of_b != 1) throw error("'{}' is {} in one term but {} in another", c, of_a, of_b);
-    Term& small = of_a == 1 ? a : b;
+    Factor& small = of_a == 1 ? a : b;
     Shape shape = n.type_of(small.value).shape;
     shape[small.dims.find(c)] = std::max(of_a, of_b);
     small.value = stretched(n, small.value, shape);
@@ -148,7 +148,7 @@ void stretch_alike(OnnxNode& n, Term& a, Term& b) {
 }
 
 /// One term of two, with the dims that are `needed`.
-Term product_of(OnnxNode& n, Term a, Term b, const std::set<char>& needed) {
+Factor product_of(OnnxNode& n, Factor a, Factor b, const std::set<char>& needed) {
   stretch_alike(n, a, b);
   std::string batch, summed, of_a, of_b;
   for (char c : a.dims) {
@@ -160,7 +160,7 @@ Term product_of(OnnxNode& n, Term a, Term b, const std::set<char>& needed) {
   for (char c : b.dims)
     if (a.dims.find(c) == a.dims.npos) of_b += c;
   Shape shape;
-  const auto count = [&](const Term& t, const std::string& dims, bool is_of_result) {
+  const auto count = [&](const Factor& t, const std::string& dims, bool is_of_result) {
     std::int64_t all = 1;
     for (char c : dims) {
       all *= size_of_dim(n, t, c);
@@ -178,7 +178,7 @@ Term product_of(OnnxNode& n, Term a, Term b, const std::set<char>& needed) {
 
 void einsum(OnnxNode& n) {
   const Equation e = read_equation(n);
-  std::vector<Term> terms;
+  std::vector<Factor> terms;
   for (std::size_t i = 0; i < e.terms.size(); ++i) terms.push_back(without_repeats(n, {e.terms[i], n.in(i)}));
   // What the result and the terms from `i` on have.
   const auto needed_from = [&](std::size_t i) {
@@ -186,7 +186,7 @@ void einsum(OnnxNode& n) {
     for (; i < terms.size(); ++i) out.insert(terms[i].dims.begin(), terms[i].dims.end());
     return out;
   };
-  Term y = summed_over(n, terms[0], needed_from(1));
+  Factor y = summed_over(n, terms[0], needed_from(1));
   for (std::size_t i = 1; i < terms.size(); ++i) {
     std::set<char> needed = needed_from(i + 1);
     std::set<char> of_both = needed;
@@ -222,36 +222,6 @@ void determinant(OnnxNode& n) {
 
 // ---- all along dims ----
 
-/// By halves: the first times the second, so that a product of n takes log n calls, and no element is divided by.
-void reduce_product(OnnxNode& n) {
-  const Shape x = n.shape(0);
-  List axes = n.integers_of(1, "axes");
-  const bool keeps_all = n.integer("noop_with_empty_axes", 0) != 0 && axes.empty();
-  const bool keep = n.integer("keepdims", 1) != 0;
-  std::vector<bool> goes(x.size(), axes.empty() && !keeps_all);
-  for (std::int64_t a : axes) goes[static_cast<std::size_t>(n.dim(a, x.size()))] = true;
-  List order, behind;
-  Shape shape, kept;
-  std::int64_t length = 1;
-  for (std::size_t d = 0; d < x.size(); ++d) {
-    (goes[d] ? behind : order).push_back(static_cast<std::int64_t>(d));
-    if (goes[d]) length *= x[d];
-    if (!goes[d]) kept.push_back(x[d]);
-    if (!goes[d] || keep) shape.push_back(goes[d] ? 1 : x[d]);
-  }
-  order.insert(order.end(), behind.begin(), behind.end());
-  kept.push_back(length);
-  ValueId y = reshaped(n, x.empty() ? n.in(0) : transposed(n, n.in(0), order), kept);
-  const std::size_t last = kept.size() - 1;
-  while (length > 1) {
-    const std::int64_t half = (length + 1) / 2;
-    const ValueId first = part(n, y, last, 0, half);
-    y = n.call("mul", {first, padded(n, part(n, y, last, half, length), last, 0, 2 * half - length, 1)});
-    length = half;
-  }
-  n.give(reshaped(n, y, shape));
-}
-
 /// By distances of 1, 2, 4, ...: behind step s each element is the product of the 2^s up to it.
 void cumulative_product(OnnxNode& n) {
   const auto dim =
@@ -276,10 +246,7 @@ void cumulative_product(OnnxNode& n) {
 }  // namespace
 
 std::vector<Conversion> contractions() {
-  return {{"CumProd", cumulative_product},
-          {"Det", determinant},
-          {"Einsum", einsum, false},
-          {"ReduceProd", reduce_product}};
+  return {{"CumProd", cumulative_product}, {"Det", determinant}, {"Einsum", einsum, false}};
 }
 
 }  // namespace shardwright::onnx_operators

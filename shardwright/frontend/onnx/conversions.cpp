@@ -10,11 +10,14 @@ namespace shardwright::onnx_operators {
 const std::vector<Conversion>& all() {
   static const std::vector<Conversion> table = [] {
     std::vector<Conversion> out;
-    for (const auto& family : {elementwise(), shapes(), constants(), reductions(), layers(), losses(),
-                               attentions(), contractions(), convolutions(), gates(), normalizations(),
-                               places(), pools(), rearranged(), recurrent(), resizing(), sampling()})
+    for (const auto& family :
+         {elementwise(), functions(), shapes(), constants(), reductions(), layers(), losses(), attentions(),
+          contractions(), convolutions(), gates(), normalizations(), places(), pools(), rearranged(),
+          recurrent(), resizing(), sampling()})
       out.insert(out.end(), family.begin(), family.end());
     std::ranges::sort(out, {}, &Conversion::op);
+    if (const auto twice = std::ranges::adjacent_find(out, {}, &Conversion::op); twice != out.end())
+      throw std::logic_error(fmt::format("ONNX's {} is converted in two ways", twice->op));
     return out;
   }();
   return table;

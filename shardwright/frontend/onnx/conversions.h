@@ -19,6 +19,7 @@ struct Conversion {
 };
 
 std::vector<Conversion> elementwise();  // arithmetic, activations, comparisons
+std::vector<Conversion> functions();    // what is made of these by a formula
 std::vector<Conversion> shapes();       // what moves elements, and what is known of shapes
 std::vector<Conversion> constants();    // what makes values of nothing
 std::vector<Conversion> reductions();   // sums, maxima, softmax, positions

@@ -103,10 +103,59 @@ ValueId cast(OnnxNode& n, ValueId x, DType to) {
   return n.call("cast", {x}, {{"to", std::string(name_of(to))}});
 }
 
-/// All floating types are the model's precision.
+/// All floating types are the model's precision. What is said of the shortest ones means nothing to others.
 void convert_type(OnnxNode& n) {
   const DType to = dtype_of_onnx(static_cast<std::int32_t>(n.integer("to", 0)));
+  n.integer("saturate", 1);
+  n.text("round_mode", "up");
   n.give(cast(n, n.in(0), is_floating(to) ? n.precision() : to));
+}
+
+void convert_as(OnnxNode& n) {
+  n.integer("saturate", 1);
+  n.text("round_mode", "up");
+  const DType to = is_floating(n.type(1).dtype) ? n.precision() : n.type(1).dtype;
+  if (n.is_known(0)) return n.give(convert(*n.constant(0), to));  // of the other the type is all that counts
+  n.give(cast(n, n.in(0), to));
+}
+
+// ---- integers, for which some of our operators are not ----
+
+bool is_integer(const OnnxNode& n) { return !is_floating(n.type(0).dtype); }
+
+ValueId negated(OnnxNode& n, ValueId x) {
+  return n.call("sub", {n.constant(Tensor({n.type_of(x).dtype, {}})), x});
+}
+
+void negate(OnnxNode& n) { is_integer(n) ? n.give(negated(n, n.in(0))) : rename(n); }
+
+void absolute(OnnxNode& n) {
+  is_integer(n) ? n.give(n.main("maximum", {n.in(0), negated(n, n.in(0))})) : rename(n);
+}
+
+void rectify(OnnxNode& n) {
+  if (!is_integer(n)) return rename(n);
+  n.give(n.main("maximum", {n.in(0), n.constant(Tensor({n.type(0).dtype, {}}))}));
+}
+
+void sign(OnnxNode& n) {
+  if (!is_integer(n)) return rename(n);
+  const DType dtype = n.type(0).dtype;
+  n.give(cast(n, n.main("sign", {cast(n, n.in(0), DType::f64)}), dtype));
+}
+
+// ---- bools ----
+
+ValueId differ(OnnxNode& n, ValueId a, ValueId b) {
+  const ValueId both = n.call("logical_and", {a, b});
+  return n.call("logical_and", {n.call("logical_or", {a, b}), n.call("logical_not", {both})});
+}
+
+void exclusive_or(OnnxNode& n) { n.give(differ(n, n.in(0), n.in(1))); }
+
+void equal(OnnxNode& n) {
+  if (n.type(0).dtype != DType::boolean) return rename(n);
+  n.give(n.call("logical_not", {differ(n, n.in(0), n.in(1))}));
 }
 
 // ---- division ----
@@ -124,13 +173,15 @@ void divide(OnnxNode& n) {
   n.give(cast(n, quotient(n), dtype));  // towards 0
 }
 
-/// The remainder with the sign of b.
+/// a - b q, where q is a / b, towards 0 with fmod=1, else the integer below: the sign is that of a, or that of b.
 void modulo(OnnxNode& n) {
   const DType dtype = n.type(0).dtype;
-  if (n.integer("fmod", 0) != 0 || is_floating(dtype))
-    throw error("only of integers and with fmod=0 is supported");
-  const ValueId whole = cast(n, n.call("floor", {quotient(n)}), dtype);
-  n.give(n.main("sub", {n.in(0), n.call("mul", {whole, n.in(1)})}));
+  const bool is_towards_zero = n.integer("fmod", 0) != 0;
+  const ValueId q = is_floating(dtype) ? n.call("div", {n.in(0), n.in(1)}) : quotient(n);
+  const auto below = [&](ValueId x) { return n.call("floor", {x}); };
+  const ValueId whole =
+      is_towards_zero ? n.call("mul", {n.call("sign", {q}), below(n.call("abs", {q}))}) : below(q);
+  n.give(n.main("sub", {n.in(0), n.call("mul", {cast(n, whole, dtype), n.in(1)})}));
 }
 
 // ---- logarithms ----
@@ -160,13 +211,19 @@ void logarithm(OnnxNode& n) {
 // ---- powers ----
 
 /// An exponent without dims is no weight: trained, it would leave the integers, and a negative number's power is NaN
-/// then. Those of [1] may be (generalized mean pooling learns one).
+/// then. Those of [1] may be (generalized mean pooling learns one). Integers are computed as f64, in which those of
+/// shapes are exact.
 void power(OnnxNode& n) {
+  const DType dtype = n.type(0).dtype;
+  if (!is_floating(dtype))
+    return n.give(
+        cast(n, n.main("pow", {cast(n, n.in(0), DType::f64), cast(n, n.in(1), DType::f64)}), dtype));
   auto exponent = n.written_number(1);
   if (!exponent) exponent = n.known_number(1);
+  if (exponent && n.shape(1).size() > n.shape(0).size()) exponent.reset();
   if (exponent && *exponent == 2) return n.give(n.main("square", {n.in(0)}));
   if (exponent) return n.give(n.main("power", {n.in(0)}, {{"exponent", *exponent}}));
-  n.give(n.main("pow", {n.in(0), n.in(1)}));
+  n.give(n.main("pow", {n.in(0), cast(n, n.in(1), dtype)}));
 }
 
 // ---- several operands ----
@@ -189,12 +246,23 @@ void mean(OnnxNode& n) {
 
 // ---- activations ----
 
+/// By limits that are computed, or of integers.
+void clip_between(OnnxNode& n) {
+  ValueId x = n.in(0);
+  if (n.has(1)) x = n.call("maximum", {x, n.in(1)});
+  if (n.has(2)) x = n.call("minimum", {x, n.in(2)});
+  n.give(x);
+}
+
 /// Of what begins at 0, the derivative at 0 is relu's: ReLU6 is exported so.
 void clip(OnnxNode& n) {
   double min = n.number("min", -std::numeric_limits<double>::infinity());
   double max = n.number("max", std::numeric_limits<double>::infinity());
+  const auto is_open = [&](std::size_t i) { return n.has(i) && !n.is_number(i); };
+  if (is_integer(n) || is_open(1) || is_open(2)) return clip_between(n);
   if (n.has(1)) min = n.number_of(1);
   if (n.has(2)) max = n.number_of(2);
+  min = std::min(min, max);  // as numpy: of limits that cross, max holds
   Attributes limits;
   const bool is_relu = min == 0 && max > 0;
   if (std::isfinite(min) && !is_relu) limits.set("min", min);
@@ -215,25 +283,36 @@ void hard_sigmoid(OnnxNode& n) {
 }  // namespace
 
 std::vector<Conversion> elementwise() {
-  std::vector<Conversion> all{{"Cast", convert_type},
+  std::vector<Conversion> all{{"Abs", absolute},
+                              {"Add", add},
+                              {"Cast", convert_type},
+                              {"CastLike", convert_as},
                               {"Clip", clip},
                               {"Div", divide},
                               {"Elu", elu},
+                              {"Equal", equal},
                               {"HardSigmoid", hard_sigmoid},
                               {"Identity", identity},
                               {"LeakyRelu", leaky_relu},
+                              {"Log", logarithm},
                               {"Max", largest},
                               {"Mean", mean},
                               {"Min", smallest},
                               {"Mod", modulo},
+                              {"Mul", multiply},
+                              {"Neg", negate},
                               {"Pow", power},
-                              {"Sum", sum}};
+                              {"Relu", rectify},
+                              {"Sign", sign},
+                              {"Sub", subtract},
+                              {"Sum", sum},
+                              {"Xor", exclusive_or}};
+  const std::size_t own = all.size();
   for (const Renamed& r : renamed)
-    all.push_back({r.onnx, r.onnx == "Add"   ? add
-                           : r.onnx == "Sub" ? subtract
-                           : r.onnx == "Mul" ? multiply
-                           : r.onnx == "Log" ? logarithm
-                                             : rename});
+    if (std::find_if(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(own), [&](const Conversion& c) {
+          return c.op == r.onnx;
+        }) == all.begin() + static_cast<std::ptrdiff_t>(own))
+      all.push_back({r.onnx, rename});
   return all;
 }
 

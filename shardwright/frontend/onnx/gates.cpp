@@ -1,4 +1,4 @@
-// LinearAttention: attention whose keys and values are summed up in a state, step by step; and the gates SwiGLU and Shrink.
+// LinearAttention: attention whose keys and values are summed up in a state, step by step; and the gate SwiGLU.
 //
 //   S = e^decay S + k v',  v' = v or beta (v - k^T S);  y = scale q^T S
 //
@@ -112,22 +112,8 @@ void swiglu(OnnxNode& n) {
   n.give(n.main("mul", {gate, n.in(1)}));
 }
 
-/// x nearer to 0 by `bias`; 0 where it is not `lambd` away.
-void shrink(OnnxNode& n) {
-  const double bias = n.number("bias", 0), edge = n.number("lambd", 0.5);
-  const ValueId x = n.in(0);
-  const DType dtype = n.type(0).dtype;
-  const auto moved_by = [&](double by) { return by == 0 ? x : n.call("shift", {x}, {{"value", by}}); };
-  const ValueId below = n.call("less", {x, constant(n.builder(), dtype, -edge)});
-  const ValueId above = n.call("greater", {x, constant(n.builder(), dtype, edge)});
-  const ValueId positive = n.call("where", {above, moved_by(-bias), constant(n.builder(), dtype, 0)});
-  n.give(n.main("where", {below, moved_by(bias), positive}));
-}
-
 }  // namespace
 
-std::vector<Conversion> gates() {
-  return {{"LinearAttention", linear_attention, false}, {"Shrink", shrink}, {"SwiGLU", swiglu}};
-}
+std::vector<Conversion> gates() { return {{"LinearAttention", linear_attention, false}, {"SwiGLU", swiglu}}; }
 
 }  // namespace shardwright::onnx_operators

@@ -1,5 +1,6 @@
 #include "shardwright/frontend/onnx/input_sizes.h"
 
+#include <algorithm>
 #include <set>
 
 #include "shardwright/base/error.h"
@@ -40,12 +41,14 @@ class Sizes {
     for (const auto* input : inputs)
       for (int d = 0; d < tensor_type(*input).shape().dim_size(); ++d)
         if (const auto name = open_name(*input, d)) names.insert(*name);
-    const std::vector<std::string> known(names.begin(), names.end());
+    const std::vector<std::string> open(names.begin(), names.end());
+    std::vector<std::string> known = open;
+    known.insert(known.end(), {training_key, frozen_key});
     for (const auto& [key, text] : given.keys) {
       if (!names.contains(key))
         throw error("key '{}' is unknown{}; {}", key, near_names(key, known),
-                    known.empty() ? "all dims of its inputs have sizes"
-                                  : "the open dims are " + printable(join(known, "/")));
+                    open.empty() ? "all dims of its inputs have sizes"
+                                 : "the open dims are " + printable(join(open, "/")));
       const auto n = to_integer(text);
       if (!n || *n < 1) throw error("{}={}: should be an integer from 1 on", key, text);
       sizes_[key] = *n;
@@ -80,6 +83,32 @@ class Sizes {
 };
 
 }  // namespace
+
+SaidOfTraining said_of_training(const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& inputs,
+                                std::map<std::string, std::string>& keys) {
+  const auto is_dim = [&](const std::string& name) {
+    return std::ranges::any_of(inputs, [&](const auto& input) {
+      const auto& dims = input.type().tensor_type().shape().dim();
+      return std::ranges::any_of(dims, [&](const auto& d) { return d.dim_param() == name; });
+    });
+  };
+  const auto taken = [&](const std::string& key) {
+    const auto it = keys.find(key);
+    if (it == keys.end() || is_dim(key)) return std::string();
+    std::string value = it->second;
+    keys.erase(it);
+    if (value.empty()) throw error("{}=: has no value", key);
+    return value;
+  };
+  SaidOfTraining out;
+  if (const std::string trains = taken(training_key); !trains.empty()) {
+    if (trains != "0" && trains != "1") throw error("{}={}: should be 0 or 1", training_key, trains);
+    out.trains = trains == "1";
+  }
+  if (const std::string frozen = taken(frozen_key); !frozen.empty())
+    for (std::string_view name : split(frozen, '+')) out.frozen.emplace_back(name);
+  return out;
+}
 
 std::vector<Type> input_types(std::span<const onnx::ValueInfoProto* const> inputs, const GivenSizes& given) {
   const onnx::ValueInfoProto* current = nullptr;

@@ -8,6 +8,8 @@
 namespace shardwright::limits {
 
 constexpr std::int64_t file_bytes = (std::int64_t{1} << 31) - 1;  // protobuf's own; weights may lie outside
+constexpr std::int64_t held_bytes = 1
+                                    << 16;  // tensors of so many in the file are read when they are asked for
 constexpr std::int64_t messages = 2'000'000;  // of the file: nodes, names, attributes, ...
 constexpr std::int64_t nodes = 200'000;
 constexpr std::int64_t values_of_a_node = 512;  // inputs and outputs

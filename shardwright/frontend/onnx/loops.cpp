@@ -205,7 +205,7 @@ class Unrolled {
     const auto result = [&](std::size_t i) {
       const std::string& name = body_->output(static_cast<int>(i)).name();
       const auto it = names.find(name);
-      return it == names.end() ? name : it->second;
+      return it == names.end() ? around_.name(name) : it->second;
     };
     const std::size_t own = is_scan_ ? 0 : 1;
     for (std::size_t i = 0; i < states_; ++i) state_[i] = result(own + i);
@@ -215,14 +215,15 @@ class Unrolled {
   }
 
   /// A node of the body with the names of this round; those that the body does not give are of the graph around it.
-  static onnx::NodeProto in_round(const onnx::NodeProto& n, const std::string& prefix,
-                                  std::map<std::string, std::string>& names) {
+  onnx::NodeProto in_round(const onnx::NodeProto& n, const std::string& prefix,
+                           std::map<std::string, std::string>& names) const {
     onnx::NodeProto out = n;
     out.set_name(prefix + name_of(n));
     for (std::string& input : *out.mutable_input())
-      if (const auto it = names.find(input); it != names.end()) input = it->second;
+      input = names.contains(input) ? names[input] : around_.name(input);
     for (std::string& output : *out.mutable_output())
       if (!output.empty()) output = names[output] = prefix + output;
+    around_.settle(out);
     return out;
   }
 

@@ -17,7 +17,9 @@ struct AroundNode {
   std::int64_t opset = 0;
   std::function<const Known&(const std::string&)> at;  // throws if there is no such value yet
   std::function<void(const onnx::NodeProto&)> add;
-  std::int64_t& budget;  // of nodes
+  std::function<std::string(const std::string&)> name;  // of a value, as the whole model calls it
+  std::function<void(onnx::NodeProto&)> settle;         // attributes that are a function's
+  std::int64_t& budget;                                 // of nodes
 };
 
 inline onnx::NodeProto made_node(const std::string& op, const std::vector<std::string>& inputs,

@@ -16,34 +16,30 @@ double as_written(float x) { return std::strtod(fmt::format("{}", x).c_str(), nu
 
 }  // namespace
 
-std::string name_of(const onnx::NodeProto& node) {
-  if (!node.name().empty()) return node.name();
-  return node.output_size() > 0 ? node.output(0) : std::string();
-}
-
-OnnxNode::OnnxNode(const onnx::NodeProto& proto, std::int64_t opset, Values& values, Target target)
+OnnxNode::OnnxNode(const onnx::NodeProto& proto, const Scope& scope, Values& values, Target target)
     : proto_(proto),
-      opset_(opset),
+      scope_(scope),
       values_(values),
       target_(std::move(target)),
-      name_(values.node_name(name_of(proto))) {}
+      name_(values.node_name(scope.prefix() + name_of(proto))) {
+  for (const std::string& name : proto.input()) inputs_.push_back(scope.value(name));
+}
 
 Known& OnnxNode::known(std::size_t i) const {
   if (!has(i)) throw error("input {} is left out but is needed", i);
-  const std::string& name = proto_.input(static_cast<int>(i));
-  Known& value = values_.at(name);
+  Known& value = values_.at(inputs_[i]);
   if (value.is_missing)
     throw error("its input '{}' is a result that is not supported: only the first ones of that node are made",
-                printable(name));
+                printable(inputs_[i]));
   return value;
 }
 
 ValueId OnnxNode::state(std::size_t i, StateUse use) const {
   known(i);
-  return target_.enter_state(proto_.input(static_cast<int>(i)), use);
+  return target_.enter_state(inputs_[i], use);
 }
 
-ValueId OnnxNode::untrained(std::size_t i) const { return known(i).parameter ? state(i) : in(i); }
+ValueId OnnxNode::untrained(std::size_t i) const { return known(i).stored ? state(i) : in(i); }
 
 void OnnxNode::tell_classes(ValueId labels, std::int64_t classes) {
   const Graph& graph = target_.builder.graph();
@@ -58,7 +54,7 @@ std::shared_ptr<const Tensor> OnnxNode::constant(std::size_t i) const {
   if (!elements)
     throw error(
         "its input '{}' depends on the model's inputs, which is not supported; it should be a constant",
-        printable(proto_.input(static_cast<int>(i))));
+        printable(inputs_[i]));
   return elements;
 }
 
@@ -92,22 +88,15 @@ std::optional<double> OnnxNode::written_number(std::size_t i) const {
 
 const AttributeProto* OnnxNode::attribute(std::string_view name, int type) const {
   asked_for_.emplace(name);
-  for (const AttributeProto& a : proto_.attribute())
-    if (a.name() == name) {
-      if (a.type() != type)
-        throw error("attribute '{}' is of type {} but should be of type {}", name,
-                    AttributeProto::AttributeType_Name(a.type()),
-                    AttributeProto::AttributeType_Name(static_cast<AttributeProto::AttributeType>(type)));
-      return &a;
-    }
-  return nullptr;
+  const AttributeProto* a = scope_.attribute(proto_, name);
+  if (a && a->type() != type)
+    throw error("attribute '{}' is of type {} but should be of type {}", name,
+                AttributeProto::AttributeType_Name(a->type()),
+                AttributeProto::AttributeType_Name(static_cast<AttributeProto::AttributeType>(type)));
+  return a;
 }
 
-bool OnnxNode::has_attribute(std::string_view name) const {
-  for (const AttributeProto& a : proto_.attribute())
-    if (a.name() == name) return true;
-  return false;
-}
+bool OnnxNode::has_attribute(std::string_view name) const { return scope_.attribute(proto_, name); }
 
 std::int64_t OnnxNode::integer(std::string_view name, std::int64_t otherwise) const {
   const AttributeProto* a = attribute(name, AttributeProto::INT);
@@ -135,6 +124,14 @@ std::vector<std::string> OnnxNode::texts(std::string_view name) const {
   return a ? std::vector<std::string>{a->strings().begin(), a->strings().end()} : std::vector<std::string>{};
 }
 
+std::vector<double> OnnxNode::numbers(std::string_view name, std::vector<double> otherwise) const {
+  const AttributeProto* a = attribute(name, AttributeProto::FLOATS);
+  if (!a) return otherwise;
+  std::vector<double> out;
+  for (float x : a->floats()) out.push_back(as_written(x));
+  return out;
+}
+
 const onnx::TensorProto* OnnxNode::tensor(std::string_view name) const {
   const AttributeProto* a = attribute(name, AttributeProto::TENSOR);
   if (a && is_external(a->t()))
@@ -154,7 +151,8 @@ std::int64_t OnnxNode::dim(std::int64_t dim, std::size_t rank) const {
 
 void OnnxNode::check_attributes_read() const {
   for (const AttributeProto& a : proto_.attribute())
-    if (!asked_for_.contains(a.name())) throw error("attribute '{}' is not supported", printable(a.name()));
+    if (!asked_for_.contains(a.name()) && scope_.attribute(proto_, a.name()))
+      throw error("attribute '{}' is not supported", printable(a.name()));
 }
 
 ValueId OnnxNode::main(std::string_view op, std::vector<ValueId> operands, Attributes attributes) {
@@ -180,8 +178,20 @@ void OnnxNode::give(ValueId v) { results_.push_back({.type = type_of(v), .id = v
 
 void OnnxNode::give_input(std::size_t i) {
   const Known& value = known(i);
-  if (!value.parameter) return give(in(i));
-  results_.push_back({.type = value.type, .alias = value.parameter->name()});
+  if (!value.stored) return give(in(i));
+  results_.push_back({.type = value.type, .alias = inputs_[i]});
+}
+
+std::string OnnxNode::output(std::size_t i) const {
+  if (i >= output_count()) throw error("has no output {}", i);
+  return scope_.value(proto_.output(static_cast<int>(i)));
+}
+
+void OnnxNode::give_stored(const onnx::TensorProto& tensor) {
+  results_.push_back(values_.stored(tensor, output(0), true));
+}
+void OnnxNode::give_stored(Tensor tensor) {
+  results_.push_back(values_.stored(std::move(tensor), output(0)));
 }
 
 void OnnxNode::give(Tensor constant) {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwright/frontend/onnx/scope.h"
 #include "shardwright/frontend/onnx/values.h"
 
 namespace shardwright {
@@ -25,10 +26,12 @@ class OnnxNode {
     std::function<ValueId(const std::string&, StateUse)> enter_state;
     std::function<ValueId(const std::shared_ptr<const Tensor>&)> enter_constant;
   };
-  OnnxNode(const onnx::NodeProto& proto, std::int64_t opset, Values& values, Target target);
+  OnnxNode(const onnx::NodeProto& proto, const Scope& scope, Values& values, Target target);
 
   const std::string& op() const { return proto_.op_type(); }
-  std::int64_t opset() const { return opset_; }
+  std::int64_t opset() const { return scope_.opset(); }
+  /// Where the node stands, for one that has graphs of its own.
+  const Scope& scope() const { return scope_; }
   DType precision() const { return values_.precision(); }
   DType kept_precision() const { return values_.kept_precision(); }
   bool is_mixed() const { return values_.is_mixed(); }
@@ -38,11 +41,13 @@ class OnnxNode {
   std::size_t input_count() const { return static_cast<std::size_t>(proto_.input_size()); }
   std::size_t output_count() const { return static_cast<std::size_t>(proto_.output_size()); }
   /// There is an input `i`; optional ones may be left out.
-  bool has(std::size_t i) const { return i < input_count() && !proto_.input(static_cast<int>(i)).empty(); }
-  /// There is an output `i` and it is named.
+  bool has(std::size_t i) const { return i < inputs_.size() && !inputs_[i].empty(); }
+  /// There is an output `i`, and something reads it.
   bool gives(std::size_t i) const {
-    return i < output_count() && !proto_.output(static_cast<int>(i)).empty();
+    return i < output_count() && values_.is_read(proto_.output(static_cast<int>(i)));
   }
+  /// The output's name. Throws: Error if there is none.
+  std::string output(std::size_t i) const;
   /// Throws: Error if input `i` is left out.
   const Type& type(std::size_t i) const { return known(i).type; }
   const Shape& shape(std::size_t i) const { return type(i).shape; }
@@ -55,11 +60,17 @@ class OnnxNode {
   void tell_classes(ValueId labels, std::int64_t classes);
   /// Says that the node does what it does outside of training.
   void tell_inactive() const { values_.tell_inactive(op()); }
+  /// Whether the node does what it does in training, as the file `says_so` or the user does.
+  bool trains(bool says_so) const { return values_.trains(says_so); }
   /// Says that the node is a loss which sums, weighs or leaves out: of parts of a batch it is another number.
   void tell_uneven_loss() const { values_.tell_uneven_loss(); }
   /// The elements of an input that must be known. Throws: Error if they depend on the model's inputs.
   bool is_known(std::size_t i) const { return known(i).constant != nullptr; }
-  bool is_computed(std::size_t i) const { return !known(i).constant && !known(i).parameter; }
+  bool is_computed(std::size_t i) const { return !known(i).constant && !known(i).stored; }
+  /// It is one number that is known or that the file holds.
+  bool is_number(std::size_t i) const {
+    return element_count(shape(i)) == 1 && (is_known(i) || known(i).stored);
+  }
   std::shared_ptr<const Tensor> constant(std::size_t i) const;
   std::vector<std::int64_t> integers_of(std::size_t i) const;
   double number_of(std::size_t i) const;
@@ -76,6 +87,7 @@ class OnnxNode {
   std::string text(std::string_view name, std::string_view otherwise) const;
   std::vector<std::int64_t> integers(std::string_view name, std::vector<std::int64_t> otherwise = {}) const;
   std::vector<std::string> texts(std::string_view name) const;
+  std::vector<double> numbers(std::string_view name, std::vector<double> otherwise = {}) const;
   const onnx::TensorProto* tensor(std::string_view name) const;
   /// Integers of input `i`, or of the attribute that it was in earlier operator sets; nothing if it is left out.
   std::vector<std::int64_t> integers_of(std::size_t i, std::string_view attribute) const;
@@ -100,6 +112,9 @@ class OnnxNode {
   /// Gives the next result.
   void give(ValueId v);
   void give(Tensor constant);
+  /// A tensor of the node itself, which is a parameter or not as an initializer is.
+  void give_stored(const onnx::TensorProto& tensor);
+  void give_stored(Tensor tensor);
   /// Input `i` is the next result: an initializer stays one, so that a batch norm may keep it as a statistic.
   void give_input(std::size_t i);
   std::vector<Known>& results() { return results_; }
@@ -109,15 +124,13 @@ class OnnxNode {
   const onnx::AttributeProto* attribute(std::string_view name, int type) const;
 
   const onnx::NodeProto& proto_;
-  std::int64_t opset_;
+  const Scope& scope_;
   Values& values_;
   Target target_;
   std::string name_;
+  std::vector<std::string> inputs_;  // as the whole model calls them
   mutable std::set<std::string, std::less<>> asked_for_;
   std::vector<Known> results_;
 };
-
-/// What the node is called in messages.
-std::string name_of(const onnx::NodeProto& node);
 
 }  // namespace shardwright

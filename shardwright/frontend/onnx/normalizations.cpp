@@ -79,7 +79,9 @@ void response_normalization(OnnxNode& n) {
 
 /// Less the mean of `axes`, by their deviation.
 void mean_variance_normalization(OnnxNode& n) {
-  const Attributes over{{"dims", n.integers("axes", {0, 2, 3})}, {"keep", true}};
+  List dims = n.integers("axes", {0, 2, 3});
+  for (std::int64_t& d : dims) d = n.dim(d, n.shape(0).size());
+  const Attributes over{{"dims", dims}, {"keep", true}};
   const ValueId centred = n.call("sub", {n.in(0), n.call("reduce_mean", {n.in(0)}, over)});
   const ValueId variance = n.call("reduce_mean", {n.call("square", {centred})}, over);
   const ValueId deviation = n.call("shift", {n.call("sqrt", {variance})}, {{"value", 1e-9}});

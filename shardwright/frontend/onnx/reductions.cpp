@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shardwright/frontend/onnx/conversions.h"
+#include "shardwright/ops/calls.h"
 
 namespace shardwright::onnx_operators {
 namespace {
@@ -36,32 +37,160 @@ void reduce(OnnxNode& n, std::string_view op, std::string_view before = "", std:
 
 void reduce_sum(OnnxNode& n) { reduce(n, "reduce_sum"); }
 void reduce_mean(OnnxNode& n) { reduce(n, "reduce_mean"); }
-void reduce_max(OnnxNode& n) { reduce(n, "reduce_max"); }
-void reduce_min(OnnxNode& n) { reduce(n, "reduce_max", "neg", "neg"); }
-void sum_of_magnitudes(OnnxNode& n) { reduce(n, "reduce_sum", "abs"); }
-void sum_of_squares(OnnxNode& n) { reduce(n, "reduce_sum", "square"); }
 void norm(OnnxNode& n) { reduce(n, "reduce_sum", "square", "sqrt"); }
+void log_of_sum(OnnxNode& n) { reduce(n, "reduce_sum", "", "log"); }
+
+/// The largest, or the smallest as the largest of what is turned round; of bools: whether any is, or all are.
+void extreme(OnnxNode& n, bool is_smallest) {
+  const DType dtype = n.type(0).dtype;
+  const auto turned = [&](ValueId x) {
+    if (!is_smallest) return x;
+    return is_floating(n.type_of(x).dtype) ? n.call("neg", {x})
+                                           : n.call("sub", {n.constant(Tensor({n.type_of(x).dtype, {}})), x});
+  };
+  ValueId x = n.in(0);
+  if (dtype == DType::boolean) x = cast_to(n.builder(), x, DType::i32);
+  x = turned(x);
+  if (const auto attributes = reduced(n)) x = n.main("reduce_max", {x}, *attributes);
+  n.give(cast_to(n.builder(), turned(x), dtype));
+}
+void reduce_max(OnnxNode& n) { extreme(n, false); }
+void reduce_min(OnnxNode& n) { extreme(n, true); }
+
+void sum_of_magnitudes(OnnxNode& n) {
+  if (is_floating(n.type(0).dtype)) return reduce(n, "reduce_sum", "abs");
+  ValueId x = n.in(0);
+  x = n.call("maximum", {x, n.call("sub", {n.constant(Tensor({n.type_of(x).dtype, {}})), x})});
+  if (const auto attributes = reduced(n)) x = n.main("reduce_sum", {x}, *attributes);
+  n.give(x);
+}
+
+void sum_of_squares(OnnxNode& n) {
+  ValueId x = n.call("mul", {n.in(0), n.in(0)});
+  if (const auto attributes = reduced(n)) x = n.main("reduce_sum", {x}, *attributes);
+  n.give(x);
+}
+
+/// log(sum(e^x)) by the largest x, so that no power is infinite.
+void log_of_sum_of_powers(OnnxNode& n) {
+  const ValueId x = n.in(0);
+  const auto attributes = reduced(n);
+  if (!attributes) return n.give(x);
+  Attributes keeping = *attributes;
+  keeping.set("keep", true);
+  const ValueId largest = n.call("stop_gradient", {n.call("reduce_max", {x}, keeping)});
+  const ValueId powers = n.call("exp", {n.call("sub", {x, largest})});
+  const ValueId sum = n.call("log", {n.main("reduce_sum", {powers}, *attributes)});
+  const ValueId flat = n.call("reshape", {largest}, {{"shape", n.type_of(sum).shape}});
+  n.give(n.call("add", {sum, flat}));
+}
+
+/// x with the dims that are reduced as its last one.
+ValueId with_last(OnnxNode& n, const List& dims, Shape& kept) {
+  const Shape& x = n.shape(0);
+  List order;
+  for (std::size_t d = 0; d < x.size(); ++d)
+    if (std::ranges::find(dims, static_cast<std::int64_t>(d)) == dims.end()) {
+      order.push_back(static_cast<std::int64_t>(d));
+      kept.push_back(x[d]);
+    }
+  Shape shape = kept;
+  shape.push_back(element_count(x) / std::max<std::int64_t>(element_count(kept), 1));
+  order.insert(order.end(), dims.begin(), dims.end());
+  return n.call("reshape", {n.call("transpose", {n.in(0)}, {{"dims", order}})}, {{"shape", shape}});
+}
+
+/// Half of it times the other half, until one is left: a logarithm of products, and their gradients.
+void product_of(OnnxNode& n) {
+  const auto attributes = reduced(n);
+  if (!attributes) return n.give(n.in(0));
+  List dims = attributes->integers("dims");
+  const Shape x = n.shape(0);
+  for (std::size_t d = 0; dims.size() < x.size() && attributes->integers("dims").empty(); ++d)
+    dims.push_back(static_cast<std::int64_t>(d));
+  Shape kept;
+  ValueId y = with_last(n, dims, kept);
+  const std::int64_t last = static_cast<std::int64_t>(kept.size());
+  const auto part = [&](std::int64_t from, std::int64_t to) {
+    return n.call("strided_slice", {y}, {{"dims", List{last}}, {"starts", List{from}}, {"stops", List{to}}});
+  };
+  for (std::int64_t count = n.type_of(y).shape.back(); count > 1; count = n.type_of(y).shape.back()) {
+    const std::int64_t half = count / 2;
+    const ValueId pairs = n.call("mul", {part(0, half), part(half, 2 * half)});
+    y = count == 2 * half ? pairs : n.call("concat", {pairs, part(2 * half, count)}, {{"dim", last}});
+  }
+  Shape shape = kept;
+  if (attributes->flag("keep")) {
+    shape = x;
+    for (std::int64_t d : dims) shape[static_cast<std::size_t>(d)] = 1;
+  }
+  n.give(n.main("reshape", {y}, {{"shape", shape}}));
+}
 
 /// Up to operator set 12 all dims from `axis` on are one.
-void softmax_as(OnnxNode& n, std::string_view op) {
+template <class Of>
+void along_axis(OnnxNode& n, Of of) {
   const Shape& x = n.shape(0);
   const bool is_flat = n.opset() < 13;
   const std::int64_t dim = n.dim(n.integer("axis", is_flat ? 1 : -1), x.size());
   const auto first = static_cast<std::size_t>(dim);
-  if (!is_flat || first + 1 == x.size()) return n.give(n.main(op, {n.in(0)}, {{"dim", dim}}));
+  if (!is_flat || first + 1 == x.size()) return n.give(of(n.in(0), dim));
   const Shape flat{element_count(std::span(x).first(first)), element_count(std::span(x).subspan(first))};
-  const ValueId y = n.main(op, {n.call("reshape", {n.in(0)}, {{"shape", flat}})}, {{"dim", std::int64_t{1}}});
+  const ValueId y = of(n.call("reshape", {n.in(0)}, {{"shape", flat}}), std::int64_t{1});
   n.give(n.call("reshape", {y}, {{"shape", x}}));
 }
 
+void softmax_as(OnnxNode& n, std::string_view op) {
+  along_axis(n, [&](ValueId x, std::int64_t dim) { return n.main(op, {x}, {{"dim", dim}}); });
+}
 void softmax(OnnxNode& n) { softmax_as(n, "softmax"); }
 void log_softmax(OnnxNode& n) { softmax_as(n, "log_softmax"); }
 
+/// `x`, whose last dim is new, with that dim at `dim`.
+ValueId moved_from_last(OnnxNode& n, ValueId x, std::int64_t dim) {
+  const auto last = static_cast<std::int64_t>(n.type_of(x).shape.size()) - 1;
+  if (dim == last) return x;
+  List order;
+  for (std::int64_t d = 0; d < last; ++d) order.push_back(d);
+  order.insert(order.begin() + dim, last);
+  return n.call("transpose", {x}, {{"dims", order}});
+}
+
+ValueId one_hot_of(OnnxNode& n, ValueId classes, std::int64_t depth, std::int64_t dim, DType dtype) {
+  const ValueId y = n.main("one_hot", {classes},
+                           {{"depth", depth}, {"from_end", true}, {"dtype", std::string(name_of(dtype))}});
+  return moved_from_last(n, y, dim);
+}
+
+/// 1 at the first of the largest, else 0.
+void hardmax(OnnxNode& n) {
+  along_axis(n, [&](ValueId x, std::int64_t dim) {
+    const Type type = n.type_of(x);
+    const ValueId at = n.call("argmax", {x}, {{"dim", dim}});
+    return one_hot_of(n, at, type.shape[static_cast<std::size_t>(dim)], dim, type.dtype);
+  });
+}
+
+/// x the other way round along `dim`.
+ValueId turned_round(OnnxNode& n, ValueId x, std::int64_t dim) {
+  const std::int64_t size = n.type_of(x).shape[static_cast<std::size_t>(dim)];
+  Tensor order({DType::i64, {size}});
+  for (std::int64_t i = 0; i < size; ++i)
+    order.as<std::int64_t>()[static_cast<std::size_t>(i)] = size - 1 - i;
+  return n.call("gather", {x, n.constant(std::move(order))}, {{"dim", dim}});
+}
+
+/// The last of several is the first of what is turned round.
 void position_as(OnnxNode& n, std::string_view op) {
-  if (n.integer("select_last_index", 0) != 0) throw error("attribute 'select_last_index=1' is not supported");
+  const bool is_last = n.integer("select_last_index", 0) != 0;
   const std::int64_t dim = n.dim(n.integer("axis", 0), n.shape(0).size());
-  const ValueId at = n.main(op, {n.in(0)}, {{"dim", dim}, {"keep", n.integer("keepdims", 1) != 0}});
-  n.give(n.type_of(at).dtype == DType::i64 ? at : n.call("cast", {at}, {{"to", std::string("i64")}}));
+  const ValueId x = is_last ? turned_round(n, n.in(0), dim) : n.in(0);
+  const ValueId found = n.main(op, {x}, {{"dim", dim}, {"keep", n.integer("keepdims", 1) != 0}});
+  const ValueId at = cast_to(n.builder(), found, DType::i64);
+  if (!is_last) return n.give(at);
+  Tensor end({DType::i64, {}});
+  end.as<std::int64_t>()[0] = n.shape(0)[static_cast<std::size_t>(dim)] - 1;
+  n.give(n.call("sub", {n.constant(std::move(end)), at}));
 }
 
 void argmax(OnnxNode& n) { position_as(n, "argmax"); }
@@ -75,24 +204,43 @@ void cumulative_sum(OnnxNode& n) {
                  {"reverse", n.integer("reverse", 0) != 0}}));
 }
 
+/// off + (on - off) h, where h is 1 at the class.
 void one_hot(OnnxNode& n) {
-  const auto values = to_doubles(*n.constant(2));
-  if (n.dim(n.integer("axis", -1), n.shape(0).size() + 1) != static_cast<std::int64_t>(n.shape(0).size()) ||
-      values != std::vector<double>{0, 1})
-    throw error("only the last axis and the values 0 and 1 are supported");
-  n.give(n.main("one_hot", {n.in(0)},
-                {{"depth", static_cast<std::int64_t>(n.number_of(1))},
-                 {"from_end", true},
-                 {"dtype", std::string(name_of(n.type(2).dtype))}}));
+  const Tensor wide = convert(*n.constant(2), DType::f64);
+  if (wide.size() != 2) throw error("input 2 is {} but should be two values", to_text(n.type(2)));
+  const double off = wide.as<double>()[0], on = wide.as<double>()[1];
+  const DType dtype = n.type(2).dtype;
+  const bool is_plain = off == 0 && on == 1 && is_floating(dtype);
+  const std::int64_t dim = n.dim(n.integer("axis", -1), n.shape(0).size() + 1);
+  const auto depth = static_cast<std::int64_t>(n.number_of(1));
+  const ValueId classes = is_floating(n.type(0).dtype) ? cast_to(n.builder(), n.in(0), DType::i64) : n.in(0);
+  ValueId y = one_hot_of(n, classes, depth, dim, is_plain ? dtype : DType::f64);
+  if (!is_plain) {
+    y = n.call("shift", {n.call("scale", {y}, {{"factor", on - off}})}, {{"value", off}});
+    y = cast_to(n.builder(), y, dtype);
+  }
+  n.give(y);
 }
 
 }  // namespace
 
 std::vector<Conversion> reductions() {
-  return {{"ArgMax", argmax},          {"ArgMin", argmin},        {"CumSum", cumulative_sum},
-          {"LogSoftmax", log_softmax}, {"OneHot", one_hot},       {"ReduceL1", sum_of_magnitudes},
-          {"ReduceL2", norm},          {"ReduceMax", reduce_max}, {"ReduceMean", reduce_mean},
-          {"ReduceMin", reduce_min},   {"ReduceSum", reduce_sum}, {"ReduceSumSquare", sum_of_squares},
+  return {{"ArgMax", argmax},
+          {"ArgMin", argmin},
+          {"CumSum", cumulative_sum},
+          {"Hardmax", hardmax},
+          {"LogSoftmax", log_softmax},
+          {"OneHot", one_hot},
+          {"ReduceL1", sum_of_magnitudes},
+          {"ReduceL2", norm},
+          {"ReduceLogSum", log_of_sum},
+          {"ReduceLogSumExp", log_of_sum_of_powers},
+          {"ReduceMax", reduce_max},
+          {"ReduceMean", reduce_mean},
+          {"ReduceMin", reduce_min},
+          {"ReduceProd", product_of},
+          {"ReduceSum", reduce_sum},
+          {"ReduceSumSquare", sum_of_squares},
           {"Softmax", softmax}};
 }
 

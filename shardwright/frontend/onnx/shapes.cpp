@@ -5,6 +5,8 @@
 #include "shardwright/frontend/onnx/conversions.h"
 #include "shardwright/frontend/onnx/limits.h"
 #include "shardwright/frontend/onnx/tensors.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/ops/calls.h"
 
 namespace shardwright::onnx_operators {
 namespace {
@@ -103,19 +105,40 @@ void concat(OnnxNode& n) {
   n.give(n.main("concat", std::move(parts), {{"dim", dim}}));
 }
 
-/// Without sizes the outputs are equal parts.
+/// Without sizes the outputs are equal parts, but for the last one where `num_outputs` says their number.
 void split(OnnxNode& n) {
   const std::int64_t dim = n.dim(n.integer("axis", 0), n.shape(0).size());
   const std::int64_t whole = n.shape(0)[static_cast<std::size_t>(dim)];
   List sizes = n.integers_of(1, "split");
   const auto parts = static_cast<std::int64_t>(n.output_count());
   if (sizes.empty()) {
-    if (parts == 0 || whole % parts != 0) throw error("{} does not divide into {} equal parts", whole, parts);
-    sizes.assign(static_cast<std::size_t>(parts), whole / parts);
+    const bool is_counted = n.has_attribute("num_outputs");
+    if (n.integer("num_outputs", parts) != parts)
+      throw error("attribute 'num_outputs' is {} but there are {} outputs", n.integer("num_outputs", 0),
+                  parts);
+    if (parts == 0 || (!is_counted && whole % parts != 0))
+      throw error("{} does not divide into {} equal parts", whole, parts);
+    sizes.assign(static_cast<std::size_t>(parts), (whole + parts - 1) / parts);
+    sizes.back() = whole - (parts - 1) * sizes.front();
+    if (sizes.back() < 1) throw error("{} does not divide into {} parts", whole, parts);
   }
   if (static_cast<std::int64_t>(sizes.size()) != parts)
     throw error("has {} sizes but {} outputs", sizes.size(), parts);
-  for (ValueId part : n.main_all("split", {n.in(0)}, {{"dim", dim}, {"sizes", sizes}})) n.give(part);
+  std::int64_t rest = whole;
+  for (std::int64_t size : sizes) rest -= size < 0 || size > rest ? rest + 1 : size;
+  if (rest != 0) throw error("sizes {} do not add up to {}", to_text(sizes), whole);
+  List filled;  // parts without elements depend on nothing
+  std::ranges::copy_if(sizes, std::back_inserter(filled), [](std::int64_t s) { return s != 0; });
+  std::vector<ValueId> made{n.in(0)};
+  if (filled.size() > 1) made = n.main_all("split", {n.in(0)}, {{"dim", dim}, {"sizes", filled}});
+  Shape empty = n.shape(0);
+  empty[static_cast<std::size_t>(dim)] = 0;
+  auto next = made.begin();
+  for (std::int64_t size : sizes)
+    if (size == 0)
+      n.give(Tensor({n.type(0).dtype, empty}));
+    else
+      n.give(*next++);
 }
 
 /// What is taken of dims: entry i of dim axes[i] from starts[i] up to ends[i].
@@ -145,36 +168,52 @@ struct Ranges {
   Ranges() = default;
 };
 
-/// The positions that a range with a step below 0 takes of a dim of `size`.
-Tensor positions_backwards(const Ranges& r, std::size_t i, std::int64_t size) {
-  if (size > limits::constant_elements)
-    throw error("a step of {} through {} elements is not supported", r.steps[i], size);
-  const auto from_left = [size](std::int64_t at) { return at < 0 ? at + size : at; };
-  const std::int64_t start = std::clamp<std::int64_t>(from_left(r.starts[i]), 0, size - 1);
-  const std::int64_t end = std::clamp<std::int64_t>(from_left(r.ends[i]), -1, size - 1);
-  const std::int64_t step = std::max(r.steps[i], -size);
-  List at;
-  for (std::int64_t p = start; p > end; p += step) at.push_back(p);
-  if (at.empty()) throw error("nothing is from {} back to {} of {}", r.starts[i], r.ends[i], size);
-  Tensor t({DType::i64, {static_cast<std::int64_t>(at.size())}});
-  std::ranges::copy(at, t.as<std::int64_t>().begin());
+/// Where a range begins and ends in a dim of `size`, and how many elements it takes.
+struct Extract {
+  std::int64_t start = 0, end = 0, step = 0, count = 0;
+
+  Extract(const Ranges& r, std::size_t i, std::int64_t size) : step(std::max(r.steps[i], -size)) {
+    if (r.steps[i] == 0) throw error("has a step of 0");
+    const auto from_left = [size](std::int64_t at) { return at < 0 ? at + size : at; };
+    const std::int64_t least = step < 0 ? -1 : 0, most = step < 0 ? size - 1 : size;
+    start = std::clamp<std::int64_t>(from_left(r.starts[i]), step < 0 ? 0 : least,
+                                     std::max<std::int64_t>(most, 0));
+    end = std::clamp<std::int64_t>(from_left(r.ends[i]), least, most);
+    if (step > 0 && end > start) count = (end - start - 1) / step + 1;
+    if (step < 0 && start > end) count = (start - end - 1) / -step + 1;
+  }
+};
+
+/// The positions that a range with a step below 0 takes.
+Tensor positions_of(const Extract& e) {
+  if (e.count > limits::constant_elements)
+    throw error("a step of {} through {} elements is not supported", e.step, e.count);
+  Tensor t({DType::i64, {e.count}});
+  std::int64_t at = e.start;
+  for (std::int64_t& p : t.as<std::int64_t>()) p = std::exchange(at, at + e.step);
   return t;
 }
 
+/// What has no elements depends on nothing.
 void slice(OnnxNode& n) {
   const Ranges all(n);
   Ranges forwards;
-  ValueId y = n.in(0);
+  Shape shape = n.shape(0);
+  std::vector<std::pair<std::int64_t, Extract>> backwards;
   for (std::size_t i = 0; i < all.steps.size(); ++i) {
-    if (all.steps[i] == 0) throw error("has a step of 0");
-    if (all.steps[i] > 0) {
+    const std::int64_t dim = n.dim(all.axes[i], shape.size());
+    std::int64_t& size = shape[static_cast<std::size_t>(dim)];
+    const Extract extract(all, i, size);
+    size = extract.count;
+    if (extract.step > 0)
       forwards.add(all, i);
-      continue;
-    }
-    const std::int64_t dim = n.dim(all.axes[i], n.shape(0).size());
-    const std::int64_t size = n.shape(0)[static_cast<std::size_t>(dim)];
-    y = n.call("gather", {y, n.constant(positions_backwards(all, i, size))}, {{"dim", dim}});
+    else
+      backwards.emplace_back(dim, extract);
   }
+  if (element_count(shape) == 0) return n.give(Tensor({n.type(0).dtype, shape}));
+  ValueId y = n.in(0);
+  for (const auto& [dim, extract] : backwards)
+    y = n.call("gather", {y, n.constant(positions_of(extract))}, {{"dim", dim}});
   if (forwards.axes.empty()) return n.give(y);
   n.give(n.main("strided_slice", {y},
                 {{"dims", forwards.axes},
@@ -183,7 +222,23 @@ void slice(OnnxNode& n) {
                  {"steps", forwards.steps}}));
 }
 
-/// Indices from the end are turned round, where they are known.
+/// Indices that are computed and may count from the end. Those of an input are a network's own: none is below 0.
+ValueId from_the_left(OnnxNode& n, ValueId indices, std::int64_t size) {
+  const Graph& graph = n.builder().graph();
+  const Node* made = &graph.node(graph.value(indices).producer);
+  while (made->operands.size() == 1) made = &graph.node(graph.value(made->operands.front()).producer);
+  if (made->op->kind == OpKind::input) return indices;
+  const DType dtype = n.type_of(indices).dtype;
+  const auto number = [&](std::int64_t value) {
+    Tensor t({DType::i64, {}});
+    t.as<std::int64_t>()[0] = value;
+    return n.constant(convert(t, dtype));
+  };
+  return n.call("where",
+                {n.call("less", {indices, number(0)}), n.call("add", {indices, number(size)}), indices});
+}
+
+/// Indices from the end are turned round.
 void gather(OnnxNode& n) {
   const std::int64_t dim = n.dim(n.integer("axis", 0), n.shape(0).size());
   const std::int64_t size = n.shape(0)[static_cast<std::size_t>(dim)];
@@ -194,11 +249,19 @@ void gather(OnnxNode& n) {
       if (i < -size || i >= size) throw error("index {} does not exist among {}", i, size);
       if (i < 0) i += size;
     }
+    if (known.size() == 0) {
+      Shape shape = n.shape(0);
+      shape.erase(shape.begin() + dim);
+      shape.insert(shape.begin() + dim, known.shape().begin(), known.shape().end());
+      return n.give(Tensor({n.type(0).dtype, shape}));
+    }
     indices = n.constant(std::move(known));
   } else {
-    indices = n.in(1);
+    indices = from_the_left(n, n.in(1), size);
   }
-  n.give(n.main("gather", {n.in(0), indices}, {{"dim", dim}}));
+  const bool is_bool = n.type(0).dtype == DType::boolean;  // rows are of numbers
+  const ValueId table = is_bool ? cast_to(n.builder(), n.in(0), DType::i32) : n.in(0);
+  n.give(cast_to(n.builder(), n.main("gather", {table, indices}, {{"dim", dim}}), n.type(0).dtype));
 }
 
 void expand(OnnxNode& n) {

@@ -8,6 +8,7 @@
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/onnx/limits.h"
+#include "shardwright/frontend/onnx/part_of_file.h"
 #include "shardwright/frontend/onnx/reading.h"
 
 namespace shardwright {
@@ -73,6 +74,13 @@ void read_extent(const Extent& extent, std::span<std::byte> to) {
 }
 
 // ---- data in the file ----
+
+/// Throws: Error of kind io if the file is another than it was.
+void read_part(const PartOfFile& part, std::span<std::byte> to) {
+  if (stamp_of(part.file.path) != part.file)
+    throw io_error("{}: has changed since the model was read", part.file.path);
+  read_extent({part.file.path, part.offset, part.bytes, part.file.bytes}, to);
+}
 
 /// Elements in the list that is for the type.
 std::int64_t listed(const onnx::TensorProto& tensor, DType dtype) {
@@ -154,10 +162,10 @@ Type checked_type(const onnx::TensorProto& tensor, const fs::path& folder) {
   check_limits(type.shape, 0);
   if (is_external(tensor)) {
     extent_of(tensor, type.bytes(), folder);
-  } else if (tensor.has_raw_data()) {
-    if (static_cast<std::int64_t>(tensor.raw_data().size()) != type.bytes())
-      throw error("is {}, {} bytes, but the file holds {}", to_text(type), type.bytes(),
-                  tensor.raw_data().size());
+  } else if (const auto part = part_of_file(tensor); part || tensor.has_raw_data()) {
+    const std::int64_t bytes = part ? part->bytes : std::ssize(tensor.raw_data());
+    if (bytes != type.bytes())
+      throw error("is {}, {} bytes, but the file holds {}", to_text(type), type.bytes(), bytes);
   } else if (listed(tensor, type.dtype) != element_count(type.shape)) {
     throw error("is {}, {} elements, but the file holds {}", to_text(type), element_count(type.shape),
                 listed(tensor, type.dtype));
@@ -175,6 +183,8 @@ Tensor read_tensor(const onnx::TensorProto& tensor, const fs::path& folder) {
   Tensor out(checked_type(tensor, folder));
   if (is_external(tensor))
     read_extent(extent_of(tensor, out.type().bytes(), folder), out.bytes());
+  else if (const auto part = part_of_file(tensor))
+    read_part(*part, out.bytes());
   else if (tensor.has_raw_data())
     std::ranges::copy(std::as_bytes(std::span(tensor.raw_data())), out.bytes().begin());
   else
