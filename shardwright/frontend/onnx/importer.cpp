@@ -35,6 +35,7 @@ class Importer {
     for (const onnx::FunctionProto& function : file_.model->functions())
       functions_[{function.domain(), function.name()}] = &function;
     add_all(file_.model->graph().node(), Scope(file_.opset));
+    values_.check_frozen();
     return finish();
   }
 

@@ -80,10 +80,14 @@ Values::Values(const OnnxFile& file, Trace& trace, const SaidOfTraining& said, b
   for (int i = 0; i < (asks_for_all ? graph.output_size() : std::min(graph.output_size(), 1)); ++i)
     read_.insert(graph.output(i).name());
   add_initializers(graph, "");
-  for (const std::string& frozen : said.frozen)
-    if (std::ranges::none_of(initializers_, [&](const std::string& name) { return is_of(name, frozen); }))
-      throw error("{}={}: no initializer and no module of them is called so{}", frozen_key, printable(frozen),
-                  near_names(frozen, std::vector<std::string>(initializers_.begin(), initializers_.end())));
+}
+
+void Values::check_frozen() const {
+  for (const std::string& frozen : said_.frozen)
+    if (std::ranges::none_of(stored_, [&](const std::string& name) { return is_of(name, frozen); }))
+      throw error("{}={}: no tensor of the file and no module of them is called so{}", frozen_key,
+                  printable(frozen),
+                  near_names(frozen, std::vector<std::string>(stored_.begin(), stored_.end())));
 }
 
 void Values::add_initializers(const onnx::GraphProto& graph, const std::string& prefix) {
@@ -108,7 +112,8 @@ void Values::check_external(const onnx::TensorProto& tensor) {
                 printable(extent->path.filename().string()), extent->file_bytes);
 }
 
-bool Values::is_trained(const Type& type, const std::string& name, bool is_of_node) const {
+bool Values::is_trained(const Type& type, const std::string& name, bool is_of_node) {
+  stored_.insert(name);
   return is_floating(type.dtype) && element_count(type.shape) > 0 &&
          exported_.is_parameter(name, type.shape, is_of_node) &&
          std::ranges::none_of(said_.frozen, [&](const std::string& frozen) { return is_of(name, frozen); });

@@ -42,9 +42,10 @@ struct Known {
 class Values {
  public:
   /// Takes over the initializers. Throws: Error naming one that is given twice or is not as it says.
-  /// Error too if nothing is called as what is said to be frozen.
   Values(const OnnxFile& file, Trace& trace, const SaidOfTraining& said, bool asks_for_all);
 
+  /// Once all nodes are there. Throws: Error if nothing is called as what is said to be frozen.
+  void check_frozen() const;
   /// Takes over those of a graph inside, whose names begin with `prefix`. Throws: Error likewise.
   void add_initializers(const onnx::GraphProto& graph, const std::string& prefix);
   /// A tensor of the file, called `name`, an initializer or of a node.
@@ -111,7 +112,7 @@ class Values {
   /// How the graph calls the leaf that the file calls `name`: as no other leaf.
   const std::string& leaf_name(const std::string& name);
   void check_external(const onnx::TensorProto& tensor);
-  bool is_trained(const Type& type, const std::string& name, bool is_of_node) const;
+  bool is_trained(const Type& type, const std::string& name, bool is_of_node);
   Known known(const Type& type, Stored stored, bool is_of_node);
 
   const OnnxFile& file_;
@@ -119,7 +120,7 @@ class Values {
   const SaidOfTraining& said_;
   ExportedNetwork exported_;
   std::unordered_map<std::string, Known> values_;
-  std::set<std::string> initializers_;
+  std::set<std::string> initializers_, stored_;    // stored ones are of nodes, too
   std::set<std::string> reserved_;                 // names of leaves, as the graph writes them
   std::map<std::string, std::string> leaf_names_;  // as the file writes them -> as the graph does
   std::map<std::string, InitialValue> initial_;
