@@ -12,6 +12,8 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <shared_mutex>
 #include <tuple>
 
 #include "shardwright/ops/block.h"
@@ -198,10 +200,12 @@ FormatsOfThree asked_formats(ConvolutionKind kind, const Slides& slides, const T
 }
 
 /// Formats in which oneDNN's convolution in `dtype` is fastest; nothing if it has none that we can say. A search asks for
-/// the same convolutions again and again, and an answer takes some 100 us.
+/// the same convolutions again and again, and an answer takes some 100 us. All threads have the same answer: who compiles
+/// a program and the ranks that run it.
 FormatsOfThree formats_in(DType dtype, ConvolutionKind kind, const KernelCall& call) {
   constexpr std::size_t most_known = 10000;
-  thread_local std::map<std::tuple<DType, ConvolutionKind, std::array<Dims, 7>>, FormatsOfThree> known;
+  static std::shared_mutex mutex;
+  static std::map<std::tuple<DType, ConvolutionKind, std::array<Dims, 7>>, FormatsOfThree> known;
   const auto place = places(kind);
   const Slides slides(convolution_geometry(call, kind));
   std::array<Dims, 7> sizes{Dims(),           Dims(),        Dims(),      slides.strides,
@@ -212,8 +216,14 @@ FormatsOfThree formats_in(DType dtype, ConvolutionKind kind, const KernelCall& c
     any[t] = any_description_of(tensor.shape, dtype);
     sizes[t] = {tensor.shape.begin(), tensor.shape.end()};
   }
+  const std::tuple key{dtype, kind, sizes};
+  {
+    const std::shared_lock lock(mutex);
+    if (const auto it = known.find(key); it != known.end()) return it->second;
+  }
+  const std::unique_lock lock(mutex);
   if (known.size() > most_known) known.clear();
-  const auto [it, is_new] = known.try_emplace({dtype, kind, sizes});
+  const auto [it, is_new] = known.try_emplace(key);
   if (is_new) it->second = asked_formats(kind, slides, any, dtype);
   return it->second;
 }
