@@ -6,6 +6,7 @@ import atexit
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Callable
 
+import numpy
 from shardwright import _core
 
 from .. import context
@@ -32,9 +33,11 @@ def _tensors_of(save_obj) -> dict[str, Any]:
     if isinstance(save_obj, dict):
         return dict(save_obj)
     if isinstance(save_obj, list):
+        if save_obj and all(isinstance(p, Parameter) for p in save_obj):
+            return {p.name: p for p in save_obj}
         for said in save_obj:
             if not isinstance(said, dict) or not said.keys() >= {"name", "data"}:
-                raise TypeError(f"a list that is saved holds dicts of 'name' and 'data', not {said!r}")
+                raise TypeError(f"a list that is saved holds parameters, or dicts of 'name' and 'data', not {said!r}")
         return {said["name"]: said["data"] for said in save_obj}
     raise TypeError(f"a checkpoint is of a Cell, a list of {{name, data}} or a dict, not of {save_obj!r}")
 
@@ -76,27 +79,28 @@ def refuse(enc_key, settings: dict, known: tuple[str, ...]) -> None:
 
 def save_checkpoint(save_obj, ckpt_file_name: str, integrated_save: bool = True, async_save: bool | str = False,
                     append_dict: dict | None = None, enc_key=None, enc_mode: str = "AES-GCM", choice_func=None,
-                    format: str = "ckpt", **settings) -> None:
+                    crc_check: bool = False, format: str = "ckpt", **settings) -> None:
     """Tensors, with `append_dict`'s beside them. The file is there whole or not at all, and read-only.
 
     `integrated_save`: whole tensors, for which all ranks save at the same time; else what this rank has. `async_save`:
     the elements are taken now and written beside what the program goes on with. Raises: OSError naming the file.
     """
-    refuse(enc_key, settings, ("crc_check", "remove_redundancy", "map_param_inc", "global_step_num"))
+    refuse(enc_key, settings, ("remove_redundancy", "map_param_inc", "global_step_num"))
     files.check_format(format)
     if not isinstance(ckpt_file_name, str):
         raise TypeError(f"ckpt_file_name is a string, not {ckpt_file_name!r}")
     found = {n: t for n, t in _tensors_of(save_obj).items() if choice_func is None or choice_func(n)}
     for name, value in (append_dict or {}).items():
-        if not isinstance(value, (Tensor, bool, int, float)):
-            raise TypeError(f"append_dict holds numbers and tensors; '{name}' is {value!r}")
+        if not isinstance(value, (Tensor, bool, int, float, str)):
+            raise TypeError(f"append_dict holds numbers, texts and tensors; '{name}' is {value!r}")
         found[name] = value
     tensors = _stored(found, integrated_save)
+    files.check_storable(tensors, format)
     path = ckpt_file_name if ckpt_file_name.endswith(f".{format}") else f"{ckpt_file_name}.{format}"
     if async_save:
-        _beside(files.write, path, tensors, format)
+        _beside(files.write, path, tensors, format, crc_check)
     else:
-        files.write(path, tensors, format)
+        files.write(path, tensors, format, crc_check)
 
 
 def _stored(found: dict[str, Any], is_whole: bool) -> dict[str, files.Stored]:
@@ -106,6 +110,9 @@ def _stored(found: dict[str, Any], is_whole: bool) -> dict[str, files.Stored]:
                      "under mpirun each rank saves its part")
     out = {}
     for name, value in found.items():
+        if isinstance(value, (str, numpy.ndarray)):
+            out[name] = files.stored_text(value) if isinstance(value, str) else files.stored_as_it_is(value)
+            continue
         data = (value if isinstance(value, Tensor) else Tensor(value)).data_now()
         if isinstance(data, _core.Parameter):
             data = data.gathered() if is_whole else _placed.own_part(data)
@@ -118,15 +125,15 @@ def _stored(found: dict[str, Any], is_whole: bool) -> dict[str, files.Stored]:
 
 def load_checkpoint(ckpt_file_name: str, net: Cell | None = None, strict_load: bool = False, filter_prefix=None,
                     dec_key=None, dec_mode: str = "AES-GCM", specify_prefix=None, choice_func=None,
-                    format: str = "ckpt", **settings) -> dict[str, Parameter]:
-    """Parameters by name; `net` takes them, too. Raises: ValueError of what is no such file."""
-    refuse(dec_key, settings, ("crc_check", "remove_redundancy"))
+                    crc_check: bool = False, format: str = "ckpt", **settings) -> dict[str, Any]:
+    """Parameters, and texts, by name; `net` takes them, too. Raises: ValueError of what is no such file."""
+    refuse(dec_key, settings, ("remove_redundancy",))
     files.check_format(format)
     if not isinstance(ckpt_file_name, str):
         raise TypeError(f"ckpt_file_name is a string, not {ckpt_file_name!r}")
     skipped, asked = _prefixes("filter_prefix", filter_prefix), _prefixes("specify_prefix", specify_prefix)
     wait_for_files()
-    found = {name: parameter_of(name, tensor) for name, tensor in files.read(ckpt_file_name, format).items()
+    found = {name: parameter_of(name, tensor) for name, tensor in files.read(ckpt_file_name, format, crc_check).items()
              if not (skipped and name.startswith(skipped)) and (not asked or name.startswith(asked))
              and (choice_func is None or choice_func(name))}
     if not found:
@@ -147,8 +154,10 @@ def load_checkpoint_async(ckpt_file_name: str, net: Cell | None = None, *args, *
     return future
 
 
-def parameter_of(name: str, tensor: files.Stored) -> Parameter:
-    return Parameter(files.tensor_of(tensor), name=name)
+def parameter_of(name: str, one: files.Stored) -> Parameter | str:
+    """A text is itself."""
+    text = files.text_in(one)
+    return Parameter(files.tensor_of(one, name), name=name) if text is None else text
 
 
 def _prefixes(what: str, said) -> tuple[str, ...]:
@@ -184,7 +193,7 @@ def load_param_into_net(net: Cell, parameter_dict: dict[str, Any], strict_load: 
     _placed.others_have_taken(p.data_now() for p in own.values())
     if not_loaded:
         context.tell(f"mindspore: not in the checkpoint: {', '.join(not_loaded)}")
-    return not_loaded, list(left)
+    return not_loaded, [name for name, value in parameter_dict.items() if name in left or isinstance(value, str)]
 
 
 def _take_states(optimizer: Optimizer, left: dict[str, Tensor], is_strict: bool) -> None:

@@ -24,9 +24,9 @@ class CheckpointConfig:
                  keep_checkpoint_max: int | None = 5, keep_checkpoint_per_n_minutes: int | None = 0,
                  integrated_save: bool = True, async_save: bool | str = False, saved_network: Cell | None = None,
                  append_info=None, enc_key=None, enc_mode: str = "AES-GCM", exception_save: bool = False,
-                 format: str = "ckpt", **settings):
+                 crc_check: bool = False, format: str = "ckpt", **settings):
         refuse(enc_key, {**settings, "exception_save": exception_save},
-               ("crc_check", "remove_redundancy", "map_param_inc", "global_step_num", "exception_save"))
+               ("remove_redundancy", "map_param_inc", "global_step_num", "exception_save"))
         check_format(format)
         for name, value in (("save_checkpoint_steps", save_checkpoint_steps),
                             ("save_checkpoint_seconds", save_checkpoint_seconds),
@@ -46,7 +46,7 @@ class CheckpointConfig:
         self.keep_checkpoint_max = keep_checkpoint_max or 0
         self.keep_checkpoint_per_n_minutes = 0 if keep_checkpoint_max else keep_checkpoint_per_n_minutes or 0
         self.integrated_save, self.async_save, self.format = integrated_save, bool(async_save), format
-        self.saved_network = saved_network
+        self.saved_network, self.crc_check = saved_network, crc_check
         self.append_info = list(append_info or [])
         for item in self.append_info:
             if item not in ("epoch_num", "step_num") and not isinstance(item, dict):
@@ -115,7 +115,8 @@ class ModelCheckpoint(Callback):
         path = self._directory / f"{self._prefix}-{args.cur_epoch_num}_{step}.{self._config.format}"
         network = self._config.saved_network or args.train_network
         save_checkpoint(network, str(path), self._config.integrated_save, self._config.async_save,
-                        self._config.appended(args.cur_epoch_num, args.cur_step_num), format=self._config.format)
+                        self._config.appended(args.cur_epoch_num, args.cur_step_num), crc_check=self._config.crc_check,
+                        format=self._config.format)
         self._drop_old()
         self._files.append(path)
 
