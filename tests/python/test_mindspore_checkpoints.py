@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -388,3 +389,19 @@ def test_texts_and_arrays_of_every_type(tmp_path):
         ms.load_checkpoint(path)
     with pytest.raises(TypeError, match="an array of complex64 has no type in a checkpoint"):
         ms.save_checkpoint({"v": np.ones(2, "complex64")}, path)
+
+
+def test_training_goes_on_from_files_of_the_described_system():
+    """Files that MindSpore 2.10 wrote, and the losses of its next steps (tests/outside/mindspore/resumed.py)."""
+    import importlib.util
+
+    root = Path(__file__).parent.parent
+    spec = importlib.util.spec_from_file_location("resumed", root / "outside/mindspore/resumed.py")
+    resumed = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(resumed)
+    folder = root / "reference/mindspore210/checkpoints"
+    known = json.loads((folder / "losses.json").read_text())
+    found = resumed.losses("load", str(folder), known)
+    assert known.keys() == found.keys()
+    for name in known:
+        np.testing.assert_allclose(found[name], known[name], rtol=1e-5)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from ...common import dtype as mstype
+from ...common.tensor import Tensor
 from ...ops import functional as F
 from ...ops.pointwise import where
 from ...ops.primitive import by_core
@@ -125,6 +127,15 @@ class ASGD(ByFormula):
     def __init__(self, params, learning_rate=0.1, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0.0):
         super().__init__(learning_rate, params, weight_decay)
         self.lambd, self.alpha, self.t0 = float(lambd), float(alpha), float(t0)
+
+    def derived(self):
+        out = {}
+        for group, rate in zip(self.groups, self.rates_now()):
+            eta = rate / (1 + self.lambd * rate * self.global_step) ** self.alpha
+            for p in group.parameters:
+                out[f"mu_{p.name}"] = Tensor(1 / max(self.global_step - self.t0, 1.0), mstype.float32)
+                out[f"eta_{p.name}"] = Tensor(eta, mstype.float32)
+        return out
 
     def formula(self, weight, gradient, rate, decay, states):
         t = self.step_number()

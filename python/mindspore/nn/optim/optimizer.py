@@ -46,8 +46,18 @@ def _rate_function(rate) -> Callable[[int], float] | Parameter:
         return Parameter(Tensor(_checked("a learning rate", rate), mstype.float32), name="learning_rate")
     if isinstance(rate, (list, tuple, Tensor)):
         values = [_checked("a learning rate", r) for r in (rate.tolist() if isinstance(rate, Tensor) else rate)]
-        return lambda step: values[min(step, len(values) - 1)]
+        return _Rates(values)
     raise TypeError(f"a learning rate is a number, a list, a tensor or a schedule, not {rate!r}")
+
+
+class _Rates:
+    """A rate for each step, the last one for all that follow."""
+
+    def __init__(self, values: list[float]):
+        self.values = values
+
+    def __call__(self, step: int) -> float:
+        return self.values[min(step, len(self.values) - 1)]
 
 
 def _checked(what: str, value) -> float:
@@ -156,9 +166,20 @@ class Optimizer(Cell):
 
     def _settings_states(self) -> dict[str, Tensor]:
         """What every optimizer keeps besides: the rate, if it is a number, and how many steps there were."""
-        rate = self.groups[0].rate
-        own = {"learning_rate": rate} if isinstance(rate, Parameter) else {}
-        return {**own, "global_step": Tensor([self.global_step], mstype.int32)}
+        rates = {name: rate if isinstance(rate, Parameter) else Tensor(rate.values, mstype.float32)
+                 for name, rate in self._named_rates().items()}
+        return {**rates, "global_step": Tensor([self.global_step], mstype.int32), **self.derived()}
+
+    def _named_rates(self) -> dict[str, Parameter | _Rates]:
+        """Those that are numbers or lists: `learning_rate`, or `learning_rate_group_0` and so on where groups have several."""
+        rates = [g.rate for g in self.groups]
+        is_one = all(rate is rates[0] for rate in rates)
+        named = {"learning_rate": rates[0]} if is_one else {f"learning_rate_group_{i}": rate for i, rate in enumerate(rates)}
+        return {name: rate for name, rate in named.items() if isinstance(rate, (Parameter, _Rates))}
+
+    def derived(self) -> dict[str, Tensor]:
+        """What MindSpore keeps in checkpoints besides and here follows from the settings and the count of steps."""
+        return self.scalars()
 
     def scalars(self) -> dict[str, Tensor]:
         """What it has besides states, as `get_parameters` shows it."""
@@ -202,11 +223,24 @@ class Optimizer(Cell):
             taken.append("global_step")
             if self.store is not None:
                 self._set_step()
-        rate = self.groups[0].rate
-        if "learning_rate" in values and isinstance(rate, Parameter):
-            rate.set_data(values["learning_rate"])
-            taken.append("learning_rate")
-        return taken
+        for name, rate in self._named_rates().items():
+            if name in values:
+                if isinstance(rate, Parameter):
+                    rate.set_data(Tensor.of(values[name].data_now()).reshape(tuple(rate.shape)))
+                else:
+                    rate.values = [_checked(name, r) for r in values[name].asnumpy().reshape(-1).tolist()]
+                taken.append(name)
+        return taken + self._checked_derived(values)
+
+    def _checked_derived(self, values: dict[str, Tensor]) -> list[str]:
+        """What follows from settings is not taken: a line says where it is another."""
+        known = {name: own for name, own in self.derived().items() if name in values}
+        others = [name for name, own in known.items() if own.size != values[name].size
+                  or not numpy.allclose(own.asnumpy().reshape(-1), values[name].asnumpy().reshape(-1), 1e-4, 1e-6)]
+        if others:
+            context.tell(f"mindspore: {', '.join(others)} of the checkpoint follow here from the optimizer's settings and "
+                         "global_step, which say something else; theirs are kept")
+        return list(known)
 
     def _set_step(self) -> None:
         """The core counts steps, too, where the first ones are corrected."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy
+
+from ... import context
 from ..._missing import missing
 from ...common import dtype as mstype
 from ...common.tensor import Tensor
@@ -27,12 +30,23 @@ class SGD(Optimizer):
         super().__init__(learning_rate, params, weight_decay, loss_scale)
         self.momentum, self.nesterov = momentum, nesterov
         self.core_name = "momentum" if momentum else "sgd"
+        if not momentum:
+            self.state_names = {}
 
     def scalars(self):
         return {"momentum": Tensor(float(self.momentum), mstype.float32)}
 
     def state_kinds(self):
         return ["accum", "stat"]
+
+    def derived(self):
+        """`stat` is 1 until there is a moment. A rank that has slices leaves it out, as it would be no slice."""
+        if context.is_rank_view():
+            return self.scalars()
+        first = float(self.momentum == 0 or self.global_step == 0)
+        kinds = {"stat": first} if self.momentum else {"accum": 0.0, "stat": first}
+        return {**self.scalars(), **{f"{kind}.{p.name}": Tensor(numpy.full(tuple(p.shape), value, numpy.float32), p.dtype)
+                                     for kind, value in kinds.items() for p in self.parameters}}
 
     def settings(self):
         return {"momentum": float(self.momentum), "nesterov": self.nesterov} if self.momentum else {}
