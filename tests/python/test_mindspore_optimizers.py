@@ -92,7 +92,7 @@ def test_a_clipped_trust_leaves_what_the_rate_says():
     np.testing.assert_allclose(found[0], after_steps(lambda p: nn.Momentum(p, 0.1, 0.5, 0.2))[0][0], rtol=1e-6)
     np.testing.assert_allclose(found[1], after_steps(lambda p: nn.Momentum(p, 0.1, 0.5))[0][0], rtol=1e-6)
     assert optimizer.global_step == 4
-    assert sorted(optimizer.opt.states()) == ["global_step", "learning_rate", "momentum", "moments.bias", "moments.w"]
+    assert sorted(optimizer.opt.states()) == ["global_step", "learning_rate", "moments.bias", "moments.w", "momentum"]
 
 
 def test_groups_have_their_rates_and_decays():
