@@ -215,8 +215,9 @@ def test_two_optimizers_in_one_step_have_states_of_their_own():
     for rows in (1, 2):  # another program, which goes on with the states
         step(Tensor([1.0] * rows))
     saved = [o.states() for o in optimizers]
-    assert [sorted(s) for s in saved] == [["global_step", "learning_rate", "moments.a"],
-                                          ["global_step", "learning_rate", "moment1.b", "moment2.b"]]
+    assert [sorted(s) for s in saved] == [["global_step", "learning_rate", "moments.a", "momentum"],
+                                          ["beta1_power", "beta2_power", "global_step", "learning_rate", "moment1.b",
+                                           "moment2.b"]]
     np.testing.assert_allclose(saved[0]["moments.a"].asnumpy(), [0.9 * 1 + 2])
     others, step_again, parameters_again = made()
     for optimizer, states in zip(others, saved):
