@@ -19,21 +19,9 @@ import subprocess
 import sys
 import tempfile
 
+from with_pytorch import with_pytorch
 
-def with_pytorch():
-    """This process, or another with what is needed. Status 77 if there is none."""
-    python = os.environ.get("SHARDWRIGHT_TORCH_PYTHON") or os.path.expanduser("~/.cache/peers/pt/bin/python")
-    needed = "import torch.export, torchvision, transformers, onnx, onnxscript"
-    if os.environ.get("SHARDWRIGHT_TORCH_INSIDE"):
-        return
-    if not os.path.exists(python) or subprocess.run([python, "-c", needed], capture_output=True).returncode:
-        print(f"skipped: {python} has no torch with torchvision, transformers, onnx and onnxscript")
-        sys.exit(77)
-    environment = {**os.environ, "SHARDWRIGHT_TORCH_INSIDE": "1", "PYTHONWARNINGS": "ignore"}
-    sys.exit(subprocess.run([python, *sys.argv], env=environment).returncode)
-
-
-with_pytorch()
+with_pytorch("torch.export, torchvision, transformers, onnx, onnxscript", "torch with torchvision, transformers, onnx and onnxscript")
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "reference"))
 
@@ -96,7 +84,6 @@ class UNet(nn.Module):
         b = F.relu(self.inner(F.max_pool2d(a, 2)))
         b = F.interpolate(self.up(b), scale_factor=2.0, mode=self.resizes) if self.resizes else self.up(b)
         return self.out(torch.cat([a, b], 1))
-
 
 
 class Tcn(nn.Module):

@@ -9,31 +9,18 @@ Runs itself with a Python that has torch, torchvision and transformers of PyPI: 
 
 import copy
 import importlib.util
-import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
 
+from with_pytorch import with_pytorch
+
 ROOT = pathlib.Path(__file__).parents[2]
 ALLOWED = 1e-9
 
-
-def with_pytorch():
-    """This process, or another with what is needed. Status 77 if there is none."""
-    python = os.environ.get("SHARDWRIGHT_TORCH_PYTHON") or os.path.expanduser("~/.cache/peers/pt/bin/python")
-    needed = "import torch.export, transformers, safetensors"
-    if os.environ.get("SHARDWRIGHT_TORCH_INSIDE"):
-        return
-    if not os.path.exists(python) or subprocess.run([python, "-c", needed], capture_output=True).returncode:
-        print(f"skipped: {python} has no torch 2.4 with transformers")
-        sys.exit(77)
-    environment = {**os.environ, "SHARDWRIGHT_TORCH_INSIDE": "1", "PYTHONWARNINGS": "ignore"}
-    sys.exit(subprocess.run([python, *sys.argv], env=environment).returncode)
-
-
-with_pytorch()
+with_pytorch("torch.export, transformers, safetensors", "torch 2.4 with transformers")
 sys.path.insert(0, str(ROOT / "tests" / "reference" / "torch_export"))
 
 import torch  # noqa: E402

@@ -53,14 +53,20 @@ ValueId convolved_in_planes(OnnxNode& n, ValueId x, ValueId weight, const Window
   return planes_of(n, planes_of_images(n, sum_of_taps(n, std::move(taps)), batch));
 }
 
-void conv(OnnxNode& n) {
-  const Shape x = n.shape(0), w = n.shape(1);
+/// The dims of the weight, input 1, behind the two of channels. Throws: Error if the node says others.
+List kernel_of_weight(const OnnxNode& n) {
+  const Shape &x = n.shape(0), &w = n.shape(1);
   if (w.size() != x.size()) throw error("of {} by a weight of {} does not exist", to_text(x), to_text(w));
   const List kernel(w.begin() + std::min<std::ptrdiff_t>(2, std::ssize(w)), w.end());
   if (n.integers("kernel_shape", kernel) != kernel)
     throw error("kernel_shape {} is not that of the weight {}", to_text(n.integers("kernel_shape")),
                 to_text(w));
-  const Window window(n, x, kernel);
+  return kernel;
+}
+
+void conv(OnnxNode& n) {
+  const Shape x = n.shape(0);
+  const Window window(n, x, kernel_of_weight(n));
   const std::int64_t groups = n.integer("group", 1);
   ValueId y;
   if (window.dims() == 3) {
@@ -155,13 +161,8 @@ List sizes_of_transposed(OnnxNode& n, Window& window, const Shape& x) {
 }
 
 void conv_transpose(OnnxNode& n) {
-  const Shape x = n.shape(0), w = n.shape(1);
-  if (w.size() != x.size()) throw error("of {} by a weight of {} does not exist", to_text(x), to_text(w));
-  const List kernel(w.begin() + std::min<std::ptrdiff_t>(2, std::ssize(w)), w.end());
-  if (n.integers("kernel_shape", kernel) != kernel)
-    throw error("kernel_shape {} is not that of the weight {}", to_text(n.integers("kernel_shape")),
-                to_text(w));
-  Window window(n, x, kernel);
+  const Shape x = n.shape(0);
+  Window window(n, x, kernel_of_weight(n));
   const List sizes = sizes_of_transposed(n, window, x);
   const ValueId y = transposed_convolution(n, n.in(0), n.in(1), window, n.integer("group", 1), sizes);
   n.give(n.has(2) ? n.call("add", {y, per_channel(n, n.in(2), x.size())}) : y);

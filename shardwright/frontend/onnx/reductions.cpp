@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shardwright/frontend/onnx/conversions.h"
+#include "shardwright/frontend/onnx/moves.h"
 #include "shardwright/ops/calls.h"
 
 namespace shardwright::onnx_operators {
@@ -97,7 +98,7 @@ ValueId with_last(OnnxNode& n, const List& dims, Shape& kept) {
   Shape shape = kept;
   shape.push_back(element_count(x) / std::max<std::int64_t>(element_count(kept), 1));
   order.insert(order.end(), dims.begin(), dims.end());
-  return n.call("reshape", {n.call("transpose", {n.in(0)}, {{"dims", order}})}, {{"shape", shape}});
+  return reshaped(n, transposed(n, n.in(0), order), shape);
 }
 
 /// Half of it times the other half, until one is left: a logarithm of products, and their gradients.
@@ -110,14 +111,11 @@ void product_of(OnnxNode& n) {
     dims.push_back(static_cast<std::int64_t>(d));
   Shape kept;
   ValueId y = with_last(n, dims, kept);
-  const std::int64_t last = static_cast<std::int64_t>(kept.size());
-  const auto part = [&](std::int64_t from, std::int64_t to) {
-    return n.call("strided_slice", {y}, {{"dims", List{last}}, {"starts", List{from}}, {"stops", List{to}}});
-  };
+  const std::size_t last = kept.size();
   for (std::int64_t count = n.type_of(y).shape.back(); count > 1; count = n.type_of(y).shape.back()) {
     const std::int64_t half = count / 2;
-    const ValueId pairs = n.call("mul", {part(0, half), part(half, 2 * half)});
-    y = count == 2 * half ? pairs : n.call("concat", {pairs, part(2 * half, count)}, {{"dim", last}});
+    const ValueId pairs = n.call("mul", {part(n, y, last, 0, half), part(n, y, last, half, 2 * half)});
+    y = count == 2 * half ? pairs : joined(n, {pairs, part(n, y, last, 2 * half, count)}, last);
   }
   Shape shape = kept;
   if (attributes->flag("keep")) {
@@ -146,20 +144,10 @@ void softmax_as(OnnxNode& n, std::string_view op) {
 void softmax(OnnxNode& n) { softmax_as(n, "softmax"); }
 void log_softmax(OnnxNode& n) { softmax_as(n, "log_softmax"); }
 
-/// `x`, whose last dim is new, with that dim at `dim`.
-ValueId moved_from_last(OnnxNode& n, ValueId x, std::int64_t dim) {
-  const auto last = static_cast<std::int64_t>(n.type_of(x).shape.size()) - 1;
-  if (dim == last) return x;
-  List order;
-  for (std::int64_t d = 0; d < last; ++d) order.push_back(d);
-  order.insert(order.begin() + dim, last);
-  return n.call("transpose", {x}, {{"dims", order}});
-}
-
 ValueId one_hot_of(OnnxNode& n, ValueId classes, std::int64_t depth, std::int64_t dim, DType dtype) {
   const ValueId y = n.main("one_hot", {classes},
                            {{"depth", depth}, {"from_end", true}, {"dtype", std::string(name_of(dtype))}});
-  return moved_from_last(n, y, dim);
+  return moved(n, y, n.type_of(y).shape.size() - 1, static_cast<std::size_t>(dim));
 }
 
 /// 1 at the first of the largest, else 0.
@@ -173,11 +161,9 @@ void hardmax(OnnxNode& n) {
 
 /// x the other way round along `dim`.
 ValueId turned_round(OnnxNode& n, ValueId x, std::int64_t dim) {
-  const std::int64_t size = n.type_of(x).shape[static_cast<std::size_t>(dim)];
-  Tensor order({DType::i64, {size}});
-  for (std::int64_t i = 0; i < size; ++i)
-    order.as<std::int64_t>()[static_cast<std::size_t>(i)] = size - 1 - i;
-  return n.call("gather", {x, n.constant(std::move(order))}, {{"dim", dim}});
+  List order = counted(n.type_of(x).shape[static_cast<std::size_t>(dim)]);
+  std::ranges::reverse(order);
+  return gathered(n, x, static_cast<std::size_t>(dim), order);
 }
 
 /// The last of several is the first of what is turned round.
