@@ -94,6 +94,7 @@ def _check(name: str, known) -> None:
 
 def set_context(**settings) -> None:
     """mode, max_device_memory, save_graphs, ...; what belongs to another system's compiler has no effect."""
+    before = dict(_settings)
     for name, value in settings.items():
         _check(name, _settings.keys() | _without_effect)
         if name == "mode" and value not in (GRAPH_MODE, PYNATIVE_MODE):
@@ -101,7 +102,8 @@ def set_context(**settings) -> None:
         if name == "device_target" and value not in ("CPU", "GPU", "Ascend", "Davinci"):
             raise ValueError(f"device_target is CPU, GPU or Ascend, not {value!r}")
         _settings[name] = value
-    touch()
+    if _settings != before:  # a loop may say it each time
+        touch()
 
 
 def set_device(device_target: str, device_id: int | None = None) -> None:
