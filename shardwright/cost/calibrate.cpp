@@ -7,6 +7,8 @@
 #include <map>
 #include <numeric>
 
+#include "shardwright/base/median.h"
+
 namespace shardwright {
 namespace {
 
@@ -54,12 +56,6 @@ void minimize_all(std::span<const Figure> figures, const std::function<double()>
 double distance(double predicted, double measured) {
   const double d = predicted - measured;
   return d * d / (predicted + measured);
-}
-
-double median_of(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 // ---- memory ----
@@ -173,7 +169,7 @@ void fit_kernels(Cluster& cluster, std::span<const KernelSample> samples, Peaks 
     if (most > 0) *peak = peaks_are == Peaks::measured ? most : std::max(*peak, most);
   }
   // Streaming first: what limits small products is memory, too.
-  for (const WorkKind kind : {WorkKind::streaming, WorkKind::update, WorkKind::contraction,
+  for (const WorkKind kind : {WorkKind::streaming, WorkKind::update, WorkKind::loss, WorkKind::contraction,
                               WorkKind::convolution, WorkKind::weight_convolution, WorkKind::chain}) {
     Efficiency& e = cluster.efficiency[static_cast<std::size_t>(kind)];
     const Kernels own = kernels_of(samples, [&](const KernelSample& s) {

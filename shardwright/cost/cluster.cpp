@@ -79,6 +79,7 @@ std::vector<GroupLink> levels_of(const Cluster& cluster, int stride, int size) {
     const LinkCost link{.start_seconds = level.start_seconds,
                         .seconds_per_byte = 1 / (level.bytes_per_second * cluster.link_efficiency),
                         .latency_seconds = level.latency_seconds,
+                        .member_seconds = level.member_seconds,
                         .wiring = level.wiring,
                         .devices = level.devices,
                         .level = static_cast<int>(&level - cluster.links.data())};
@@ -92,7 +93,7 @@ std::vector<GroupLink> levels_of(const Cluster& cluster, int stride, int size) {
 
 std::string_view name_of(WorkKind kind) {
   constexpr std::array<std::string_view, work_kinds.size()> names{
-      "contraction", "convolution", "streaming", "chain", "weight_convolution", "update"};
+      "contraction", "convolution", "streaming", "chain", "weight_convolution", "update", "loss"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -157,6 +158,21 @@ int level_in(const Cluster& cluster, LinkLevel link) {
 
 namespace {
 
+/// Adds the links between nodes of a preset: those of several nodes, in blocks as large as all of them can be made of, and
+/// the last, unless all are joined already.
+void join_nodes(Cluster& cluster, const Cluster& preset) {
+  const int all = cluster.devices(), node = cluster.devices_per_node;
+  for (const LinkLevel& level : std::span(preset.links).first(preset.links.size() - 1)) {
+    if (level.devices <= preset.devices_per_node) continue;
+    int block = std::min(level.devices, all) / node * node;
+    while (block > node && all % block != 0) block -= node;
+    if (block <= node) continue;
+    if (cluster.links.back().kind == level.kind) cluster.links.pop_back();  // of a node alone
+    cluster.links.push_back(within(level, block));
+  }
+  if (cluster.links.back().devices < all) cluster.links.push_back(preset.links.back());
+}
+
 bool is_cluster_file(std::string_view name) { return name.ends_with(".yaml") || name.ends_with(".yml"); }
 
 }  // namespace
@@ -171,7 +187,7 @@ Cluster cluster_called(std::string_view name) {
   cluster.nodes = size.nodes;
   cluster.devices_per_node = size.devices_per_node;
   cluster.links = one.part(0, std::min(size.devices_per_node, one.devices())).links;
-  if (size.nodes > 1) cluster.links.push_back(one.links.back());
+  if (size.nodes > 1) join_nodes(cluster, one);
   cluster.links.back().devices = cluster.devices();
   return cluster;
 }

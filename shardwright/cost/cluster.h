@@ -32,6 +32,7 @@ struct LinkLevel {
   double latency_seconds = 0;   // of a round of messages
   double bytes_per_second = 1;  // that a device receives while all devices communicate
   double start_seconds = 0;     // of a collective, beside its messages
+  double member_seconds = 0;    // of a gather or scatter, for each further device of its group
   Wiring wiring = Wiring::switched;
   bool operator==(const LinkLevel&) const = default;
 };
@@ -54,17 +55,27 @@ struct CacheLevel {
 constexpr std::size_t most_caches = 4;
 
 /// What limits a kernel (compute.h reads it off its rule).
-enum class WorkKind : std::uint8_t { contraction, convolution, streaming, chain, weight_convolution, update };
-constexpr std::array<WorkKind, 6> work_kinds{WorkKind::contraction,        WorkKind::convolution,
-                                             WorkKind::streaming,          WorkKind::chain,
-                                             WorkKind::weight_convolution, WorkKind::update};
+enum class WorkKind : std::uint8_t {
+  contraction,
+  convolution,
+  streaming,
+  chain,
+  weight_convolution,
+  update,
+  loss
+};
+constexpr std::array<WorkKind, 7> work_kinds{
+    WorkKind::contraction,        WorkKind::convolution, WorkKind::streaming, WorkKind::chain,
+    WorkKind::weight_convolution, WorkKind::update,      WorkKind::loss};
 std::string_view name_of(WorkKind kind);
 /// Memory limits it.
-constexpr bool streams(WorkKind kind) { return kind == WorkKind::streaming || kind == WorkKind::update; }
+constexpr bool streams(WorkKind kind) {
+  return kind == WorkKind::streaming || kind == WorkKind::update || kind == WorkKind::loss;
+}
 /// Of which it is a case: a cluster that says nothing of `kind` has that one's figures.
 constexpr WorkKind general_kind(WorkKind kind) {
   return kind == WorkKind::weight_convolution ? WorkKind::convolution
-         : kind == WorkKind::update           ? WorkKind::streaming
+         : streams(kind)                      ? WorkKind::streaming
                                               : kind;
 }
 
@@ -73,6 +84,14 @@ struct Efficiency {
   double best = 1;
   double half_seconds = 0;
   bool operator==(const Efficiency&) const = default;
+};
+
+/// What tensor units want of products: rows of what is read that are whole lines. Else a share of their rate is reached.
+struct RowLines {
+  std::int64_t line_bytes = 16;  // 0: they want nothing
+  double product = 0.5;          // the share, of a product of two matrices
+  double batched = 0.1;          // of many at once
+  bool operator==(const RowLines&) const = default;
 };
 
 /// The host that devices are in, as each of them finds it.
@@ -87,6 +106,9 @@ struct HostLink {
 };
 /// That SHARDWRIGHT_HOST_BANDWIDTH says, where it slows the copies of CPU devices. Throws: Error if it is no rate.
 std::optional<double> throttled_host_bandwidth();
+
+/// Of what has no tensor units.
+constexpr RowLines no_lines{.line_bytes = 0, .product = 1, .batched = 1};
 
 struct Cluster {
   std::string name;  // as the user wrote it
@@ -104,7 +126,9 @@ struct Cluster {
        {0.75, 15e-6},
        {0.7, 20e-6},
        {0.5, 20e-6},
-       {0.75, 15e-6}}};          // per kind of work; docs/cost-model.md
+       {0.75, 15e-6},
+       {0.2, 15e-6}}};  // per kind of work; docs/cost-model.md
+  RowLines rows = {};
   std::vector<LinkLevel> links;  // innermost first; the last joins all devices
   HostLink host = {};
   double link_efficiency = 0.75;  // of a link's bandwidth, what collectives reach

@@ -137,13 +137,14 @@ std::vector<LinkLevel> links_of(const YAML::Node& node, int all) {
   std::vector<LinkLevel> out;
   for (std::size_t i = 0; i < node.size(); ++i) {
     const Fields fields(node[i], fmt::format("links[{}]", i),
-                        {"kind", "devices", "latency", "bandwidth", "start", "wiring"});
+                        {"kind", "devices", "latency", "bandwidth", "start", "member", "wiring"});
     const bool is_last = i + 1 == node.size();
     LinkLevel level{.kind = fields.text("kind"),
                     .devices = is_last && !fields.has("devices") ? all : fields.count("devices"),
                     .latency_seconds = fields.quantity("latency", "s"),
                     .bytes_per_second = fields.positive("bandwidth", "B/s"),
                     .start_seconds = fields.quantity_or("start", "s", 0),
+                    .member_seconds = fields.quantity_or("member", "s", 0),
                     .wiring = wiring_of(fields)};
     const int inner = out.empty() ? 1 : out.back().devices;
     if (is_last && level.devices != all)
@@ -152,6 +153,17 @@ std::vector<LinkLevel> links_of(const YAML::Node& node, int all) {
       throw error("links[{}].devices: blocks of {} are not made of blocks of {}", i, level.devices, inner);
     out.push_back(std::move(level));
   }
+  return out;
+}
+
+/// Of a cluster whose file says nothing of them: threads of a host have no tensor units.
+RowLines usual_rows(const Cluster& c) { return c.links.front().kind == memory_link ? no_lines : RowLines{}; }
+
+RowLines rows_of(const YAML::Node& node) {
+  const Fields fields(node, "rows", {"line", "product", "batched"});
+  RowLines out{.line_bytes = bytes_in("rows.line", fields.text("line"), fields.quantity("line", "B"))};
+  if (fields.has("product")) out.product = fields.positive_share("product");
+  if (fields.has("batched")) out.batched = fields.positive_share("batched");
   return out;
 }
 
@@ -169,10 +181,10 @@ HostLink host_of(const YAML::Node& node, HostLink out) {
 }
 
 Cluster cluster_of(const YAML::Node& node, const std::string& path) {
-  const Fields fields(
-      node, "",
-      {"nodes", "devices_per_node", "memory", "reserved", "memory_bandwidth", "caches", "flops",
-       "kernel_overhead", "efficiency", "links", "host", "link_efficiency", "overlap", "price_per_hour"});
+  const Fields fields(node, "",
+                      {"nodes", "devices_per_node", "memory", "reserved", "memory_bandwidth", "caches",
+                       "flops", "kernel_overhead", "efficiency", "rows", "links", "host", "link_efficiency",
+                       "overlap", "price_per_hour"});
   Cluster c{
       .name = path, .nodes = fields.count("nodes"), .devices_per_node = fields.count("devices_per_node")};
   if (c.nodes > most_devices / c.devices_per_node)
@@ -193,6 +205,7 @@ Cluster cluster_of(const YAML::Node& node, const std::string& path) {
   if (fields.has("overlap")) c.overlap = fields.share("overlap");
   if (fields.has("price_per_hour")) c.price_per_hour = fields.positive("price_per_hour", "");
   c.links = links_of(fields.at("links"), c.devices());
+  c.rows = fields.has("rows") ? rows_of(fields.at("rows")) : usual_rows(c);
   if (fields.has("host")) c.host = host_of(fields.at("host"), c.host);
   return c;
 }
@@ -272,7 +285,15 @@ std::string to_text(const Cluster& c) {
     say("half", quantity_text(c.efficiency_of(kind).half_seconds, "s"));
     out << YAML::EndMap;
   }
-  out << YAML::EndMap << YAML::Key << "links" << YAML::Value << YAML::BeginSeq;
+  out << YAML::EndMap;
+  if (c.rows != usual_rows(c)) {
+    begin("rows");
+    say("line", quantity_text(static_cast<double>(c.rows.line_bytes), "B"));
+    say("product", quantity_text(c.rows.product, ""));
+    say("batched", quantity_text(c.rows.batched, ""));
+    out << YAML::EndMap;
+  }
+  out << YAML::Key << "links" << YAML::Value << YAML::BeginSeq;
   for (const LinkLevel& link : c.links) {
     out << YAML::Flow << YAML::BeginMap;
     say("kind", link.kind);
@@ -280,6 +301,7 @@ std::string to_text(const Cluster& c) {
     say("latency", quantity_text(link.latency_seconds, "s"));
     say("bandwidth", quantity_text(link.bytes_per_second, "B/s"));
     say("start", quantity_text(link.start_seconds, "s"));
+    if (link.member_seconds > 0) say("member", quantity_text(link.member_seconds, "s"));
     say("wiring", std::string(name_of(link.wiring)));
     out << YAML::EndMap;
   }

@@ -91,6 +91,16 @@ WorkKind work_kind(const Rule& rule) {
   return reduced_operands(rule) > 2 ? WorkKind::chain : WorkKind::contraction;
 }
 
+bool is_batched(const Rule& rule) {
+  for (std::size_t l = 0; l < rule.loops.size(); ++l) {
+    const auto has = [l](const RuleTensor& t) { return has_loop(t, static_cast<int>(l)); };
+    if (rule.loops[l].size > 1 && std::ranges::all_of(rule.operands, has) &&
+        std::ranges::all_of(rule.results, has))
+      return true;
+  }
+  return false;
+}
+
 double bytes_read(double bytes, double flops, double element, double row) {
   constexpr double line = 64;
   const double touched = flops * element;
@@ -106,8 +116,19 @@ void add_cached(Work& work, double bytes, double since, const Cluster& cluster) 
     }
 }
 
+namespace {
+
+/// Of the peak, what tensor units reach with rows like those of `work`.
+double share_of_rate(const Work& work, const RowLines& rows) {
+  if (rows.line_bytes == 0 || work.row_bytes % rows.line_bytes == 0) return 1;
+  return work.is_batched ? rows.batched : rows.product;
+}
+
+}  // namespace
+
 double compute_seconds(const Work& work, const Cluster& cluster) {
-  const double flops = work.flops / cluster.flops_per_second.of(work.dtype);
+  const double flops =
+      work.flops / cluster.flops_per_second.of(work.dtype) / share_of_rate(work, cluster.rows);
   return cluster.kernel_seconds +
          std::max(seconds_at(flops, cluster.efficiency_of(work.kind)),
                   seconds_at(memory_seconds(work, cluster),

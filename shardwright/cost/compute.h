@@ -11,6 +11,7 @@
 #pragma once
 
 #include <array>
+#include <numeric>
 
 #include "shardwright/cost/cluster.h"
 #include "shardwright/layout/rule.h"
@@ -23,6 +24,10 @@ struct Work {
   double flops = 0;
   double bytes = 0;  // read and written
   DType dtype = DType::f32;
+  /// Of a product: bytes of which the rows of all that it reads are multiples; 0: nobody has said. `is_batched`: it is many
+  /// products at once.
+  std::int64_t row_bytes = 0;
+  bool is_batched = false;
   /// Whether `cached` says what each of the cluster's caches holds of the bytes. Else all of them are where they fit, as if
   /// the kernel ran again and again.
   bool is_ordered = false;
@@ -35,6 +40,23 @@ struct Work {
 /// what one makes is what the next reads; streaming: all other work. Updates
 /// are told by their operator, not by their rule.
 WorkKind work_kind(const Rule& rule);
+
+/// Bytes of which the rows of the operands of a product are multiples, where of loop dim l `count(l)` are here; elements
+/// of so many bytes. Of other work 0. `work_kind` of `rule` is `kind`.
+template <class F>
+std::int64_t row_bytes(const Rule& rule, WorkKind kind, std::int64_t element, F count) {
+  if (kind != WorkKind::contraction) return 0;
+  std::int64_t out = 0;
+  for (const RuleTensor& t : rule.operands) {
+    if (t.dims.empty() || !t.is_sharded) continue;
+    std::int64_t row = element;
+    for (int l : t.dims.back()) row *= count(l);
+    out = std::gcd(out, row);
+  }
+  return out;
+}
+/// It is many products at once: there is a dim that all operands and the result have.
+bool is_batched(const Rule& rule);
 
 /// Bytes that memory moves for a kernel of `flops` to read a tensor of `bytes`, of elements and rows of so many bytes.
 /// No tensor is read more often than there are operations: of a table only some rows, each of which comes in whole lines

@@ -3,7 +3,22 @@
 namespace shardwright {
 
 CallWork call_work(const OpDef& op, const Rule& rule) {
-  return {flops_of(op, rule), op.optimizer ? WorkKind::update : work_kind(rule)};
+  const WorkKind kind = op.optimizer ? WorkKind::update : op.reads_scores ? WorkKind::loss : work_kind(rule);
+  CallWork out{.flops = flops_of(op, rule), .kind = kind};
+  if (kind == WorkKind::contraction) out.rule = rule, out.is_batched = is_batched(rule);
+  return out;
+}
+
+std::int64_t row_bytes(const Graph& graph, const Node& node, const CallWork& call) {
+  if (call.kind != WorkKind::contraction) return 0;
+  const auto element = static_cast<std::int64_t>(size_of(graph.value(node.operands.front()).type.dtype));
+  return row_bytes(call.rule, call.kind, element, [&](int loop) {
+    const std::int64_t size = call.rule.loops[static_cast<std::size_t>(loop)].size;
+    if (!node.strategy) return size;
+    const Mesh& mesh = graph.meshes[static_cast<std::size_t>(node.strategy->mesh)];
+    const std::int64_t parts = mesh.count(node.strategy->loops[static_cast<std::size_t>(loop)]);
+    return (size + parts - 1) / parts;
+  });
 }
 
 double share_of(const Graph& graph, const Node& node) {
@@ -28,7 +43,9 @@ Work kernel_work(const Graph& graph, const Node& node, const Rule& rule) {
   return {.kind = call.kind,
           .flops = flops,
           .bytes = bytes_moved(graph, node, flops, moved, [](ValueId) { return true; }),
-          .dtype = graph.value(node.results.front()).type.dtype};
+          .dtype = graph.value(node.results.front()).type.dtype,
+          .row_bytes = row_bytes(graph, node, call),
+          .is_batched = call.is_batched};
 }
 
 }  // namespace shardwright

@@ -16,8 +16,13 @@ namespace shardwright {
 struct CallWork {
   double flops = 0;
   WorkKind kind = WorkKind::streaming;
+  Rule rule = {};  // of a product: its rows depend on how it is split
+  bool is_batched = false;
 };
 CallWork call_work(const OpDef& op, const Rule& rule);
+
+/// Bytes of which the rows are multiples that one device reads of `node`, a product of `call`; of other work 0.
+std::int64_t row_bytes(const Graph& graph, const Node& node, const CallWork& call);
 
 /// One device's share of the loop space of `node`; without a strategy nothing is split.
 double share_of(const Graph& graph, const Node& node);

@@ -159,6 +159,7 @@ struct OpDef {
   std::optional<StepKind> step;
   Reduction reduction = Reduction::sum;  // of a step
   bool is_alias = false;                 // the result is operand 0's memory seen otherwise (reshape)
+  bool reads_scores = false;             // of classes: a loss over them, which takes passes of its own
   bool is_made_by_rows = false;          // rows of the result can be computed on their own, in any number
   std::vector<int> overwrites;  // per result the operand of equal type whose memory it may take; empty = none
   TorchFacet torch = {};

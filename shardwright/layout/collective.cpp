@@ -51,6 +51,17 @@ void for_each_level(std::span<const GroupLink> group, F use) {
 // Each algorithm calls `use` with the levels that it uses, innermost first: seconds of its rounds' latency there, and
 // of its bytes on the links.
 
+/// What each further member of a gather or scatter adds: its ring ends when a part has gone through all of them.
+double ring_seconds(std::span<const GroupLink> group) {
+  int ranks = 1;
+  double outermost = 0;
+  for_each_level(group, [&](const GroupLevel& level) {
+    ranks *= level.ranks;
+    outermost = level.link.member_seconds;
+  });
+  return (ranks - 1) * outermost;
+}
+
 /// All_gather or reduce_scatter of `bytes`, so many times.
 template <class F>
 void half_of_reduce(double bytes, std::span<const GroupLink> group, int times, F use) {
@@ -144,7 +155,10 @@ double collective_seconds(StepKind kind, double bytes, std::span<const GroupLink
     start = std::max(start, level.link.start_seconds);
     is_alone = false;
   });
-  return is_alone ? 0 : start + sum_of([&](auto add) { move(kind, bytes, group, add); });
+  if (is_alone) return 0;
+  const bool is_ring = kind == StepKind::all_gather || kind == StepKind::reduce_scatter;
+  return start + (is_ring ? ring_seconds(group) : 0) +
+         sum_of([&](auto add) { move(kind, bytes, group, add); });
 }
 
 std::vector<LinkUse> link_uses(StepKind kind, double bytes, std::span<const GroupLink> group) {

@@ -220,6 +220,7 @@ std::vector<OpDef> cross_entropy() {
        .gradient = terms_gradient,
        .kernel = terms_kernel,
        .samples = {"f32[4,6], i32[4]<6, f32[4]", "f32[2,6,12], i64[2,6]<12, f32[2,6] (full=true)"},
+       .reads_scores = true,
        .torch = {.line = "cross_entropy_terms({0}, {1}, {2}, {c.offset}, {dtype})",
                  .functions = std::string(own_labels) + R"(
 def cross_entropy_terms(x, labels, largest, first, dtype):
@@ -241,6 +242,7 @@ def cross_entropy_terms(x, labels, largest, first, dtype):
        .infer = infer_terms_gradient,
        .kernel = terms_gradient_kernel,
        .samples = {"f32[2,4], f32[4,6], i32[4]<6, f32[4]", "f32[2,2,6], f32[2,6,12], i64[2,6]<12, f32[2,6]"},
+       .reads_scores = true,
        .overwrites = {1},
        .torch = {.line = "cross_entropy_terms_grad({0}, {1}, {2}, {3}, {c.offset})",
                  .functions = std::string(own_labels) + R"(

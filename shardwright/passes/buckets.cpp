@@ -173,7 +173,9 @@ class Filler {
       case Filling::small: return both.seconds <= latency;
       case Filling::worthwhile: break;
     }
-    return both.bytes <= limit.bytes() && bucket.seconds < full_at(bucket.behind) * latency;
+    // Where many ranks make starting dear, more than the limit may go together: it takes no longer than starting.
+    const bool is_cheap = both.bytes <= limit.bytes() || both.seconds <= latency;
+    return is_cheap && bucket.seconds < full_at(bucket.behind) * latency;
   }
 
   void close(Bucket bucket) {

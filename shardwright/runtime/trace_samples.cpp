@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "shardwright/base/file.h"
+#include "shardwright/base/median.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster_file.h"
 #include "shardwright/runtime/recorded_file.h"
@@ -37,6 +38,8 @@ Work work_of(const Json& json) {
            .flops = json.at("flops").get<double>(),
            .bytes = json.at("bytes").get<double>(),
            .dtype = *dtype,
+           .row_bytes = json.value("row_bytes", std::int64_t{0}),
+           .is_batched = json.value("is_batched", false),
            .is_ordered = json.at("is_ordered").get<bool>(),
            .cached = json.at("cached_bytes").get<std::array<double, most_caches>>()};
   return out;
@@ -47,11 +50,6 @@ struct Runs {
   Json work;
   std::map<int, std::vector<double>> seconds;  // by rank
 };
-
-double median_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 /// Of all ranks together.
 double median_of_all(const Runs& runs) {

@@ -88,13 +88,18 @@ StagePrices::Timed StagePrices::timed(const Fusion& fusion) {
     if (!streams(call.kind))
       (node.is_recomputed ? repeated_peak_seconds_ : peak_seconds_) +=
           call.flops / cluster_.flops_per_second.of(dtype_of(graph_, node)) / program_.rank_count();
-    if (id == fusion.begin) all.kind = call.kind;
+    if (id == fusion.begin) {
+      all.kind = call.kind;
+      all.row_bytes = row_bytes(graph_, node, call);
+      all.is_batched = call.is_batched;
+    }
     Work own{.kind = all.kind, .dtype = all.dtype};
     own.flops = call.flops * share_of(graph_, node);
     own.bytes = bytes_moved(graph_, node, own.flops, moved_, is_in_memory);
     all.flops += own.flops;
     all.bytes += own.bytes;
     if (fusion.size() > 1) own.kind = call.kind;
+    if (id == fusion.begin) own.row_bytes = all.row_bytes, own.is_batched = all.is_batched;
     works.push_back(own);
     out.owned.push_back({stage_, node.owner, &OperatorSeconds::compute, 0});
   }

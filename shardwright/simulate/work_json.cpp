@@ -22,8 +22,9 @@ std::int64_t held_bytes(const Graph& graph, const Node& node) {
 
 Json work_json(const Work& work) {
   if (work.flops == 0 && work.bytes == 0) return {};
-  return {{"kind", name_of(work.kind)}, {"type", name_of(work.dtype)},   {"flops", work.flops},
-          {"bytes", work.bytes},        {"is_ordered", work.is_ordered}, {"cached_bytes", work.cached}};
+  return {{"kind", name_of(work.kind)},  {"type", name_of(work.dtype)},   {"flops", work.flops},
+          {"bytes", work.bytes},         {"is_ordered", work.is_ordered}, {"cached_bytes", work.cached},
+          {"row_bytes", work.row_bytes}, {"is_batched", work.is_batched}};
 }
 
 Json work_json(const Graph& graph, const PreparedTransfer& collective) {

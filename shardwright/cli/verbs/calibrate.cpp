@@ -12,10 +12,12 @@
 #include "shardwright/base/text.h"
 #include "shardwright/cli/agreements.h"
 #include "shardwright/cli/measure_host.h"
+#include "shardwright/cli/measured_runs.h"
 #include "shardwright/cli/mpi_rank.h"
 #include "shardwright/cli/programs.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/cost/cluster_file.h"
+#include "shardwright/runtime/data/csv_records.h"
 #include "shardwright/runtime/launcher.h"
 #include "shardwright/runtime/trace_samples.h"
 
@@ -216,25 +218,31 @@ int run(const Arguments& arguments, Terminal& terminal) {
   if (!arguments.has("--out")) throw error("calibrate needs --out FILE, the cluster file to write");
   arguments.heed("--out");
   arguments.heed("--json");
-  if (arguments.has("--from")) return correct(arguments, terminal);
+  if (arguments.has("--from"))
+    return is_csv(Arguments(arguments).text("--from")) ? correct_by_runs(arguments, terminal)
+                                                       : correct(arguments, terminal);
   return launched_rank() ? measure_ranks(arguments, terminal) : measure_threads(arguments, terminal);
 }
 
 }  // namespace
 
 std::vector<Verb> calibrate() {
-  return {{.name = "calibrate",
-           .doc = "measure this host, or correct a cluster by a trace, and write a cluster file",
-           .positionals = {},
-           .flags = {{"--out", "C.yaml", "the cluster file to write", ""},
-                     {"--devices", "N", "how many threads are devices (default: the cores)", ""},
-                     {"--quick", "", "small sizes and few rounds: seconds, but rough figures", ""},
-                     {"--from", "TRACE.json", "measure nothing, take what train --trace has recorded", ""},
-                     {"--cluster", "C", "with --from: what to correct (default: what was trained for)", ""},
-                     {"--json", "", "the cluster and the spread of its figures as one JSON document", ""}},
-           .example = "shardwright calibrate --out here.yaml",
-           .run = run,
-           .joins_mpirun = true}};
+  return {
+      {.name = "calibrate",
+       .doc = "measure this host, or correct a cluster by a trace or by runs, and write a cluster file",
+       .positionals = {},
+       .flags =
+           {{"--out", "C.yaml", "the cluster file to write", ""},
+            {"--devices", "N", "how many threads are devices (default: the cores)", ""},
+            {"--quick", "", "small sizes and few rounds: seconds, but rough figures", ""},
+            {"--from", "TRACE.json|RUNS.csv",
+             "measure nothing, take what train --trace has recorded, or a table of runs (docs/cost-model.md)",
+             ""},
+            {"--cluster", "C", "with --from: what to correct (default: what a trace was trained for)", ""},
+            {"--json", "", "the cluster and the spread of its figures as one JSON document", ""}},
+       .example = "shardwright calibrate --out here.yaml",
+       .run = run,
+       .joins_mpirun = true}};
 }
 
 }  // namespace shardwright::verbs

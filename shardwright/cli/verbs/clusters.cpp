@@ -19,6 +19,7 @@ nlohmann::json json_of(const Cluster& c) {
                      {"latency_seconds", l.latency_seconds},
                      {"bytes_per_second", l.bytes_per_second},
                      {"start_seconds", l.start_seconds},
+                     {"member_seconds", l.member_seconds},
                      {"wiring", name_of(l.wiring)}});
   nlohmann::json efficiency;
   for (const WorkKind kind : work_kinds) {
@@ -29,24 +30,26 @@ nlohmann::json json_of(const Cluster& c) {
   for (const CacheLevel& cache : c.caches)
     caches.push_back({{"bytes", cache.bytes}, {"bytes_per_second", cache.bytes_per_second}});
   const auto rate = [&](DType t) { return c.flops_per_second.of(t); };
-  return {{"name", c.name},
-          {"nodes", c.nodes},
-          {"devices_per_node", c.devices_per_node},
-          {"flops_per_second",
-           {{"f64", rate(DType::f64)},
-            {"f32", rate(DType::f32)},
-            {"bf16", rate(DType::bf16)},
-            {"fp16", rate(DType::f16)}}},
-          {"memory_bytes", c.memory_bytes},
-          {"reserved_bytes", c.reserved_bytes},
-          {"memory_bytes_per_second", c.memory_bytes_per_second},
-          {"caches", std::move(caches)},
-          {"kernel_seconds", c.kernel_seconds},
-          {"efficiency", efficiency},
-          {"link_efficiency", c.link_efficiency},
-          {"overlap", c.overlap},
-          {"price_per_hour", c.price_per_hour ? nlohmann::json(*c.price_per_hour) : nullptr},
-          {"links", std::move(links)}};
+  return {
+      {"name", c.name},
+      {"nodes", c.nodes},
+      {"devices_per_node", c.devices_per_node},
+      {"flops_per_second",
+       {{"f64", rate(DType::f64)},
+        {"f32", rate(DType::f32)},
+        {"bf16", rate(DType::bf16)},
+        {"fp16", rate(DType::f16)}}},
+      {"memory_bytes", c.memory_bytes},
+      {"reserved_bytes", c.reserved_bytes},
+      {"memory_bytes_per_second", c.memory_bytes_per_second},
+      {"caches", std::move(caches)},
+      {"kernel_seconds", c.kernel_seconds},
+      {"efficiency", efficiency},
+      {"rows", {{"line_bytes", c.rows.line_bytes}, {"product", c.rows.product}, {"batched", c.rows.batched}}},
+      {"link_efficiency", c.link_efficiency},
+      {"overlap", c.overlap},
+      {"price_per_hour", c.price_per_hour ? nlohmann::json(*c.price_per_hour) : nullptr},
+      {"links", std::move(links)}};
 }
 
 std::string table_of(const Cluster& c) {
