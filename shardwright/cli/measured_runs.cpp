@@ -19,6 +19,7 @@
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/programs.h"
 #include "shardwright/cli/set_flags.h"
+#include "shardwright/cost/calibrate.h"
 #include "shardwright/cost/cluster_file.h"
 #include "shardwright/cost/run_fit.h"
 #include "shardwright/runtime/data/csv_records.h"
@@ -64,7 +65,8 @@ std::optional<double> number_in(const std::string& cell, std::string_view unit, 
 RunAsked run_of(const std::vector<std::string>& columns, std::span<const std::string> cells,
                 const std::string& place) {
   if (cells.size() != columns.size())
-    throw error("{}: has {} cells where the first line has {} columns", place, cells.size(), columns.size());
+    throw error("{}: has {} cells where the first line has {} columns; a plan with commas stands in quotes",
+                place, cells.size(), columns.size());
   RunAsked out{.place = place};
   for (std::size_t c = 0; c < cells.size(); ++c) {
     const std::string &column = columns[c], cell(trim(cells[c]));
@@ -97,15 +99,24 @@ std::vector<RunAsked> runs_in(const std::string& path) {
   return out;
 }
 
+/// A kind of machine that is sold in any number, without one.
+bool is_kind(std::string_view name) {
+  return std::ranges::any_of(cluster_presets(),
+                             [&](const ClusterPreset& p) { return p.cluster.name == name; });
+}
+
+/// The machine that `name` says, of any size: the kind of a preset, or a file. Throws: Error if there is none.
+std::string machine_of(const std::string& name) {
+  return !is_kind(name) && is_preset(cluster_called(name)) ? name.substr(0, name.find(':')) : name;
+}
+
 /// Programs of runs; those that are asked alike are made once.
 class Programs {
  public:
   Programs(const Arguments& arguments, Terminal& terminal)
-      : cluster_(arguments.text("--cluster")), terminal_(terminal), progress_(arguments.progress) {
-    if (const std::size_t colon = cluster_.find(':');
-        colon != cluster_.npos && is_preset(cluster_called(cluster_)))
-      cluster_.resize(colon);  // each run has devices of its own
-  }
+      : cluster_(machine_of(arguments.text("--cluster"))),
+        terminal_(terminal),
+        progress_(arguments.progress) {}
 
   const PricedRun& of(const RunAsked& run) {
     auto& known = programs_[words_of(run, cluster_)];
@@ -138,6 +149,7 @@ class Programs {
 Cluster cluster_for(const std::string& name, const std::vector<const PricedRun*>& runs) {
   int most = 1;
   for (const PricedRun* run : runs) most = std::max(most, run->cluster.devices());
+  if (is_kind(name)) return cluster_called(fmt::format("{}:{}", name, most));
   const Cluster said = cluster_called(name);
   return is_preset(said) && said.devices() < most ? resized(said, most) : said;
 }
@@ -245,7 +257,8 @@ int correct_by_runs(const Arguments& arguments, Terminal& terminal) {
   for (std::size_t r = 0; r < timed.size(); ++r)
     measured.push_back(measured_run(*timed[r].seconds, *of_timed[r], figures));
   const RunFit fit = fit_runs(figures, measured);
-  const Cluster after = scaled(before, figures, fit.factors);
+  Cluster after = scaled(before, figures, fit.factors);
+  round_figures(after);
   const std::vector<MemoryFit> memory = memory_fits(asked, all);
   const auto price = [&](const RunAsked& run) { return measured_run(1, programs.of(run), figures); };
   const std::optional<NextRun> next = next_run(timed, figures, fit, price);

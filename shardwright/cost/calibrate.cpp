@@ -1,5 +1,7 @@
 #include "shardwright/cost/calibrate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -225,6 +227,19 @@ void fit_links(Cluster& cluster, std::span<const CollectiveSample> samples) {
     figures.push_back({&level.latency_seconds, 1e-9, 1});
   }
   minimize_all(figures, error);
+}
+
+double rounded(double value) { return value > 0 ? std::stod(fmt::format("{:.3g}", value)) : value; }
+
+void round_figures(Cluster& cluster) {
+  PeakFlops& flops = cluster.flops_per_second;
+  for (double* rate : {&flops.f64, &flops.f32, &flops.bf16, &flops.f16, &cluster.kernel_seconds})
+    *rate = rounded(*rate);
+  for (Efficiency& e : cluster.efficiency) e = {rounded(e.best), rounded(e.half_seconds)};
+  for (LinkLevel& link : cluster.links)
+    for (double* figure :
+         {&link.latency_seconds, &link.bytes_per_second, &link.start_seconds, &link.member_seconds})
+      *figure = rounded(*figure);
 }
 
 std::vector<FigureSpread> spreads_of(const Cluster& cluster, std::span<const KernelSample> kernels,

@@ -50,6 +50,11 @@ void fit_kernels(Cluster& cluster, std::span<const KernelSample> samples, Peaks 
 /// Start, latency and bandwidth of each level of links that is used.
 void fit_links(Cluster& cluster, std::span<const CollectiveSample> samples);
 
+/// With as many digits as measuring can tell.
+double rounded(double value);
+/// The same of the figures that fits change.
+void round_figures(Cluster& cluster);
+
 /// How far what was measured lies from what a fitted figure says: quartiles of measured / predicted.
 struct FigureSpread {
   std::string figure;  // `efficiency.contraction`

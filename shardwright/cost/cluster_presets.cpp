@@ -204,15 +204,15 @@ Cluster ascend(Cluster c) {
 /// PCIe 4.0; 32 GB. f32 and f64 run in the vector unit; the f32 rate is what is left of f16's 128 lanes.
 ClusterPreset ascend910a() {
   return {ascend({.name = "ascend910a",
-           .devices_per_node = 8,
-           .flops_per_second = {.f64 = 0, .f32 = 8 * tera, .bf16 = 0, .f16 = 256 * tera}),
-           .memory_bytes_per_second = 1200 * giga,
-           .memory_bytes = 32 * gibibyte,
-           .reserved_bytes = reserved_on_accelerators,
-           .kernel_seconds = 10e-6,
-           .links = {{"hccs", 4, 10e-6, 90 * giga, collective_start, 0, Wiring::mesh},
-                     {"pcie", 8, 10e-6, 32 * giga, collective_start},
-                     between_nodes({"roce", 20e-6, 12.5 * giga}, 8)}},
+                  .devices_per_node = 8,
+                  .flops_per_second = {.f64 = 0, .f32 = 8 * tera, .bf16 = 0, .f16 = 256 * tera},
+                  .memory_bytes_per_second = 1200 * giga,
+                  .memory_bytes = 32 * gibibyte,
+                  .reserved_bytes = reserved_on_accelerators,
+                  .kernel_seconds = 10e-6,
+                  .links = {{"hccs", 4, 10e-6, 90 * giga, collective_start, 0, Wiring::mesh},
+                            {"pcie", 8, 10e-6, 32 * giga, collective_start},
+                            between_nodes({"roce", 20e-6, 12.5 * giga}, 8)}}),
           "Huawei Ascend 910 32 GB, 8 to a node in two groups (Atlas 800-9000); Hot Chips 31, Huawei's white "
           "paper"};
 }
@@ -222,14 +222,14 @@ ClusterPreset ascend910a() {
 /// PoDc: the same boards with 376 Tflop/s of f16 and 94 of f32.
 ClusterPreset ascend910b(std::string name, double f16, double f32, std::string doc) {
   return {ascend({.name = std::move(name),
-           .devices_per_node = 8,
-           .flops_per_second = {.f64 = 0, .f32 = f32, .bf16 = f16, .f16 = f16}),
-           .memory_bytes_per_second = 1600 * giga,
-           .memory_bytes = 64 * gibibyte,
-           .reserved_bytes = reserved_on_accelerators,
-           .kernel_seconds = 10e-6,
-           .links = {{"hccs", 8, 10e-6, 196 * giga, collective_start, 0, Wiring::mesh},
-                     between_nodes({"roce", 20e-6, 25 * giga}, 8)}},
+                  .devices_per_node = 8,
+                  .flops_per_second = {.f64 = 0, .f32 = f32, .bf16 = f16, .f16 = f16},
+                  .memory_bytes_per_second = 1600 * giga,
+                  .memory_bytes = 64 * gibibyte,
+                  .reserved_bytes = reserved_on_accelerators,
+                  .kernel_seconds = 10e-6,
+                  .links = {{"hccs", 8, 10e-6, 196 * giga, collective_start, 0, Wiring::mesh},
+                            between_nodes({"roce", 20e-6, 25 * giga}, 8)}}),
           std::move(doc)};
 }
 
@@ -238,14 +238,14 @@ ClusterPreset ascend910b(std::string name, double f16, double f32, std::string d
 /// RoCE for each die.
 ClusterPreset ascend910c() {
   return {ascend({.name = "ascend910c",
-           .devices_per_node = 16,
-           .flops_per_second = {.f64 = 0, .f32 = 94 * tera, .bf16 = 376 * tera, .f16 = 376 * tera}),
-           .memory_bytes_per_second = 1600 * giga,
-           .memory_bytes = 64 * gibibyte,
-           .reserved_bytes = reserved_on_accelerators,
-           .kernel_seconds = 10e-6,
-           .links = {{"unified_bus", 768, 10e-6, 196 * giga, collective_start},
-                     between_nodes({"roce", 20e-6, 25 * giga}, 768)}},
+                  .devices_per_node = 16,
+                  .flops_per_second = {.f64 = 0, .f32 = 94 * tera, .bf16 = 376 * tera, .f16 = 376 * tera},
+                  .memory_bytes_per_second = 1600 * giga,
+                  .memory_bytes = 64 * gibibyte,
+                  .reserved_bytes = reserved_on_accelerators,
+                  .kernel_seconds = 10e-6,
+                  .links = {{"unified_bus", 768, 10e-6, 196 * giga, collective_start},
+                            between_nodes({"roce", 20e-6, 25 * giga}, 768)}}),
           "a die of Huawei Ascend 910C, 64 GB, 16 to a node and 768 to a CloudMatrix384; Huawei's paper"};
 }
 

@@ -51,6 +51,7 @@ Vector residuals(const std::vector<MeasuredRun>& runs, const Vector& prices) {
 }
 
 double noise_of(const Vector& residuals) {
+  if (residuals.empty()) return least_noise;
   Vector sizes;
   for (double r : residuals) sizes.push_back(std::abs(r));
   constexpr double of_normal = 1.4826;  // standard deviation over median of sizes

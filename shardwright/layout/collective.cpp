@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "shardwright/base/error.h"
 
@@ -51,22 +52,19 @@ void for_each_level(std::span<const GroupLink> group, F use) {
 // Each algorithm calls `use` with the levels that it uses, innermost first: seconds of its rounds' latency there, and
 // of its bytes on the links.
 
-/// What each further member of a gather or scatter adds: its ring ends when a part has gone through all of them.
-double ring_seconds(std::span<const GroupLink> group) {
+/// All_gather or reduce_scatter of `bytes`, so many times; on the outermost level they are a ring, which ends when a part has
+/// gone through all ranks: behind one another such rings overlap.
+template <class F>
+void half_of_reduce(double bytes, std::span<const GroupLink> group, int times, F use) {
   int ranks = 1;
   double outermost = 0;
   for_each_level(group, [&](const GroupLevel& level) {
     ranks *= level.ranks;
     outermost = level.link.member_seconds;
   });
-  return (ranks - 1) * outermost;
-}
-
-/// All_gather or reduce_scatter of `bytes`, so many times.
-template <class F>
-void half_of_reduce(double bytes, std::span<const GroupLink> group, int times, F use) {
   for_each_level(group, [&](const GroupLevel& level) {
-    use(level.link, times * level.rounds() * level.latency(), times * level.others(bytes));
+    const double ring = std::exchange(outermost, 0) * (ranks - 1);
+    use(level.link, ring + times * level.rounds() * level.latency(), times * level.others(bytes));
     bytes /= level.ranks;
   });
 }
@@ -156,9 +154,7 @@ double collective_seconds(StepKind kind, double bytes, std::span<const GroupLink
     is_alone = false;
   });
   if (is_alone) return 0;
-  const bool is_ring = kind == StepKind::all_gather || kind == StepKind::reduce_scatter;
-  return start + (is_ring ? ring_seconds(group) : 0) +
-         sum_of([&](auto add) { move(kind, bytes, group, add); });
+  return start + sum_of([&](auto add) { move(kind, bytes, group, add); });
 }
 
 std::vector<LinkUse> link_uses(StepKind kind, double bytes, std::span<const GroupLink> group) {

@@ -4,12 +4,12 @@
 // there are r = ceil(log2 n) rounds, and S bytes cost beside the start
 //
 //   all_gather, reduce_scatter   r a + (N-1) m + (n-1)/n S b     Bruck, recursive halving; m: of a ring, each further member
-//   all_reduce                   twice that without m            reduce_scatter, then all_gather; or two trees
+//   all_reduce                   2 r a + (N-1) m + 2 (n-1)/n S b reduce_scatter, then all_gather
 //                                r (a + S b), if that is less    recursive doubling, a tree: for small S
 //   all_to_all                   r a + r/2 S b, or (n-1) a + (n-1)/n S b    Bruck for small S, else pairwise
 //   permute, halo                a + S b                         one message
 //
-// m is that of the outermost level, N all ranks of the group: there are rings alone for gathers and scatters.
+// m is that of the outermost level, N all ranks of the group.
 // Over several levels collectives are hierarchical: a level sees S / (the product of all more inner n), so that
 // over two nodes of eight an all_reduce moves an eighth over the slow link. An all_to_all sends directly: of S
 // what leaves the node passes the outer link, S / (outer n) at most the inner.
@@ -61,7 +61,7 @@ struct LinkCost {
   double start_seconds = 1e-5;      // of a collective
   double seconds_per_byte = 1e-10;  // while all devices of the level communicate
   double latency_seconds = 0;       // of each round of messages
-  double member_seconds = 0;        // of a gather or scatter, for each further rank of its group
+  double member_seconds = 0;        // of what goes round as a ring, for each further rank of its group
   Wiring wiring = Wiring::switched;
   int devices = 0;  // N, where the wiring asks for it
   int level = 0;    // which of a cluster's links

@@ -27,7 +27,8 @@ Cluster truth() {
   c.caches = {{1 << 20, 120e9}, {16 << 20, 60e9}};
   c.memory_bytes_per_second = 20e9;
   c.flops_per_second = {.f64 = 100e9, .f32 = 200e9, .bf16 = 400e9, .f16 = 150e9};
-  c.efficiency = {{{0.9, 2e-6}, {0.7, 5e-6}, {0.8, 1e-6}, {0.4, 3e-6}, {0.5, 4e-6}, {0.9, 2e-6}}};
+  c.efficiency = {
+      {{0.9, 2e-6}, {0.7, 5e-6}, {0.8, 1e-6}, {0.4, 3e-6}, {0.5, 4e-6}, {0.9, 2e-6}, {0.6, 2e-6}}};
   return c;
 }
 

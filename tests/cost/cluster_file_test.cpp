@@ -44,8 +44,9 @@ TEST(ClusterFile, is_read_back_whatever_the_figures_are) {
     for (Efficiency& e : c.efficiency) e = {share(), quantity()};
     for (int joined = per_node > 1 ? 2 : 1; joined <= per_node; joined *= 2)
       c.links.push_back({below(2) ? "wire" : "a: {b} # 'c'", joined, quantity(), quantity(), quantity(),
-                         static_cast<Wiring>(below(3))});
+                         below(2) ? quantity() : 0, static_cast<Wiring>(below(3))});
     c.links.push_back({"between", c.devices(), quantity(), quantity()});
+    if (below(2)) c.rows = {.line_bytes = below(64), .product = share(), .batched = share()};
     c.link_efficiency = share();
     c.overlap = share();
     if (below(2)) c.price_per_hour = quantity();
@@ -66,9 +67,10 @@ efficiency:
   convolution: {best: 0.5, half: 20us}
   streaming: {best: 0.75, half: 15us}
   chain: {best: 0.7, half: 20us}
+  loss: {best: 0.2, half: 15us}
 links:
   - {kind: nvlink, devices: 8, latency: 5us, bandwidth: 300GB/s, start: 40us, wiring: switched}
-  - {kind: infiniband, devices: 16, latency: 10us, bandwidth: 25GB/s, start: 40us, wiring: switched}
+  - {kind: infiniband, devices: 16, latency: 10us, bandwidth: 25GB/s, start: 40us, member: 7.5us, wiring: switched}
 link_efficiency: 0.75
 overlap: 0.9
 )");

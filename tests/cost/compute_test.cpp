@@ -68,5 +68,47 @@ TEST(ComputeSeconds, of_bytes_are_at_the_rate_of_where_they_lie) {
   EXPECT_DOUBLE_EQ(compute_seconds(work, cluster), 1000 / 10e9 + 1000 / 2e9 + 1000 / 1e9);
 }
 
+/// Tensor units want whole lines; what is said of a split are the rows of a part.
+TEST(ComputeSeconds, of_rows_that_are_no_whole_lines_are_longer) {
+  Cluster cluster = cluster_called("v100-32g:1");
+  cluster.efficiency = {{{1, 0}}};
+  cluster.kernel_seconds = 0;
+  cluster.rows = {.line_bytes = 16, .product = 0.5, .batched = 0.25};
+  Work work{.kind = WorkKind::contraction, .flops = 125e12, .dtype = DType::f16};
+  const auto seconds = [&](std::int64_t row_bytes, bool is_batched) {
+    work.row_bytes = row_bytes, work.is_batched = is_batched;
+    return compute_seconds(work, cluster);
+  };
+  EXPECT_DOUBLE_EQ(seconds(0, false), 1);  // nobody has said
+  EXPECT_DOUBLE_EQ(seconds(2 * 104, true), 1);
+  EXPECT_DOUBLE_EQ(seconds(2 * 108, true), 4);
+  EXPECT_DOUBLE_EQ(seconds(2 * 108, false), 2);
+  cluster.rows = no_lines;
+  EXPECT_DOUBLE_EQ(seconds(2 * 108, true), 1);
+}
+
+TEST(RowBytes, are_those_of_the_last_dims_that_are_read) {
+  const auto of = [](const char* text, std::vector<Shape> operands, std::int64_t parts_of_k = 1) {
+    const Rule rule = bind_rule(text, "", operands, {});
+    return row_bytes(rule, work_kind(rule), 2, [&](int loop) {
+      return rule.loops[static_cast<std::size_t>(loop)].size / (loop == rule.loop("k") ? parts_of_k : 1);
+    });
+  };
+  EXPECT_EQ(of("m k+, k+ n -> m n", {{10, 64}, {64, 24}}), 16);  // rows of 128 and of 48 bytes
+  EXPECT_EQ(of("m k+, n k+ -> m n", {{10, 64}, {50257, 64}}), 128);
+  EXPECT_EQ(of("m k+, n k+ -> m n", {{10, 64}, {50257, 64}}, 16), 8);
+  EXPECT_EQ(of("b m k+, b k+ n -> b m n", {{2, 10, 108}, {2, 108, 64}}), 8);
+  EXPECT_EQ(of("m n, m n -> m n", {{3, 5}, {3, 5}}), 0);  // no product
+}
+
+TEST(RowBytes, of_many_products_are_told_from_those_of_one) {
+  const auto is = [](const char* text, std::vector<Shape> operands) {
+    return is_batched(bind_rule(text, "", operands, {}));
+  };
+  EXPECT_TRUE(is("b m k+, b k+ n -> b m n", {{2, 10, 108}, {2, 108, 64}}));
+  EXPECT_FALSE(is("b m k+, b k+ n -> b m n", {{1, 10, 108}, {1, 108, 64}}));
+  EXPECT_FALSE(is("m k+, k+ n -> m n", {{10, 64}, {64, 24}}));
+}
+
 }  // namespace
 }  // namespace shardwright

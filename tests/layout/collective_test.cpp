@@ -41,6 +41,24 @@ TEST(CollectiveSeconds, of_small_messages_grow_with_the_logarithm_of_the_ranks) 
   }
 }
 
+/// Between nodes a ring ends when a part has gone through all ranks of the group: whatever is inside of them.
+TEST(CollectiveSeconds, of_a_ring_grow_with_its_members) {
+  LinkCost outer = link(0);
+  outer.member_seconds = 2, outer.level = 1;
+  for (const int nodes : {2, 48}) {
+    const Group group{{nodes, outer}, {8, link(0)}};
+    const double ring = 2.0 * (8 * nodes - 1);
+    EXPECT_DOUBLE_EQ(collective_seconds(all_gather, 100, group), ring);
+    EXPECT_DOUBLE_EQ(collective_seconds(reduce_scatter, 100, group), ring);
+    EXPECT_DOUBLE_EQ(collective_seconds(all_reduce, 0, group), 0);  // a tree
+    EXPECT_DOUBLE_EQ(collective_seconds(permute, 100, group), 0);
+  }
+  // A large all_reduce is two rings behind one another, which overlap: a tree would send all of it in every round.
+  outer.seconds_per_byte = 1;
+  const Group large{{4, outer}};
+  EXPECT_DOUBLE_EQ(collective_seconds(all_reduce, 100, large), 2 * 3 + 2 * 75);
+}
+
 TEST(CollectiveSeconds, of_an_all_reduce_are_those_of_the_better_algorithm) {
   const Group group{{8, {.start_seconds = 1, .seconds_per_byte = 1, .latency_seconds = 1}}};
   EXPECT_DOUBLE_EQ(collective_seconds(all_reduce, 1, group), 1 + 3 * (1 + 1));      // three rounds of all

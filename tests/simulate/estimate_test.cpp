@@ -20,6 +20,7 @@ Cluster plain_cluster(double overlap) {
           .flops_per_second = {.f32 = 1},
           .memory_bytes_per_second = 1,
           .efficiency = {},
+          .rows = no_lines,
           .links = {{.kind = "wire", .devices = 2}},
           .link_efficiency = 1,
           .overlap = overlap};

@@ -76,9 +76,6 @@ void write(const Arguments& arguments, const Cluster& cluster, const Samples& sa
   terminal.out << nlohmann::ordered_json{{"cluster", to_text(cluster)}, {"spreads", figures}}.dump() << "\n";
 }
 
-/// With as many digits as measuring can tell.
-double rounded(double value) { return value > 0 ? std::stod(fmt::format("{:.3g}", value)) : value; }
-
 /// Before kernels are measured, whose works say what caches hold.
 void fit_streams(Cluster& cluster, const std::vector<StreamSample>& streams) {
   fit_memory(cluster, streams);
@@ -91,12 +88,7 @@ void fit_streams(Cluster& cluster, const std::vector<StreamSample>& streams) {
 void fit(Cluster& cluster, const Samples& samples, Peaks peaks) {
   fit_kernels(cluster, samples.kernels, peaks);
   fit_links(cluster, samples.collectives);
-  PeakFlops& flops = cluster.flops_per_second;
-  for (double* rate : {&flops.f64, &flops.f32, &flops.bf16, &flops.f16}) *rate = rounded(*rate);
-  for (Efficiency& e : cluster.efficiency) e = {rounded(e.best), rounded(e.half_seconds)};
-  for (LinkLevel& link : cluster.links)
-    for (double* figure : {&link.latency_seconds, &link.bytes_per_second, &link.start_seconds})
-      *figure = rounded(*figure);
+  round_figures(cluster);
 }
 
 /// Over threads of this process.
