@@ -8,21 +8,68 @@
 #include "shardwright/base/unknown.h"
 
 namespace shardwright {
+namespace {
+
+constexpr std::int64_t megabyte = 1'000'000, mebibyte = 1 << 20;
+
+/// `f` under another name.
+Framework called(Framework f, std::string name, std::string doc) {
+  f.name = std::move(name);
+  f.doc = std::move(doc);
+  return f;
+}
+
+std::vector<Framework> table() {
+  const Framework buckets{.name = "megatron",
+                          .doc = "Megatron-LM until 2022 and Megatron-DeepSpeed",
+                          .fixed_bytes = 2500 * megabyte,
+                          .group_bytes = 500 * megabyte,
+                          .gradient = {.bf16 = 8, .f16 = 4},
+                          .score_bytes = 5,
+                          .slack = 0.2};
+  const Framework core{.name = "megatron-lm",
+                       .doc = "Megatron-LM with Megatron Core",
+                       .fixed_bytes = 84 * mebibyte,
+                       .gradient = {.bf16 = 4, .f16 = 2, .f32 = 4},
+                       .update_gradient = {.f16 = 4},
+                       .keeps_gradients = true,
+                       .copies_shared_parameters = true,
+                       .vocabulary_multiple = 128,
+                       .score_bytes = 2,
+                       .mask_bytes = 1,
+                       .reserve = 0.07};
+  const Framework shards{.name = "fsdp2",
+                         .doc = "PyTorch FSDP with f32 masters in shards, gradients reduced in f32",
+                         .fixed_bytes = 84 * mebibyte,
+                         .gradient = {.bf16 = 4, .f16 = 4, .f32 = 4},
+                         .keeps_gradients = true,
+                         .keeps_short_weights = false,
+                         .reserve = 0.07};
+  Framework titan = called(shards, "torchtitan", "torchtitan: fsdp2, and casts that its layers keep");
+  titan.slack = 0.09;
+  const Framework ascend{
+      .name = "mindspore", .doc = "MindSpore", .group_bytes = 400 * megabyte, .slack = 0.02};
+  return {{.name = std::string(own_framework), .doc = "the planned arena is all there is"},
+          core,
+          called(buckets, "megatron-deepspeed", "Megatron-DeepSpeed, as BigScience ran it"),
+          {.name = "deepspeed",
+           .doc = "DeepSpeed ZeRO",
+           .fixed_bytes = 2500 * megabyte,
+           .group_bytes = 500 * megabyte,
+           .gradient = {.bf16 = 8, .f16 = 4},
+           .slack = 0.2},
+          shards,
+          titan,
+          called(ascend, "mindformers", "MindFormers, which is MindSpore"),
+          buckets,
+          {.name = "fsdp", .doc = "PyTorch FSDP", .group_bytes = 500 * megabyte, .slack = 0.05},
+          ascend};
+}
+
+}  // namespace
 
 std::span<const Framework> frameworks() {
-  constexpr std::int64_t megabyte = 1'000'000;
-  static const std::vector<Framework> all{
-      {.name = std::string(own_framework), .doc = "the planned arena is all there is"},
-      {.name = "megatron",
-       .doc = "Megatron-LM and Megatron-DeepSpeed",
-       .fixed_bytes = 2500 * megabyte,
-       .group_bytes = 500 * megabyte,
-       .bf16_gradient = 8,
-       .f16_gradient = 4,
-       .score_bytes = 5,
-       .slack = 0.2},
-      {.name = "fsdp", .doc = "PyTorch FSDP", .group_bytes = 500 * megabyte, .slack = 0.05},
-      {.name = "mindspore", .doc = "MindSpore", .group_bytes = 400 * megabyte, .slack = 0.02}};
+  static const std::vector<Framework> all = table();
   return all;
 }
 

@@ -1,5 +1,5 @@
-// What a framework keeps on a device otherwise than a planned arena does: named profiles, with the sources of their
-// figures in docs/cost-model.md.
+// What a framework keeps on a device otherwise than a planned arena does: named profiles, tables of numbers alone, with
+// the sources of their figures in docs/cost-model.md.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,40 @@
 
 namespace shardwright {
 
+/// Bytes by the type of a parameter, of one of its elements.
+struct ByParameterType {
+  double bf16 = 0, f16 = 0, f32 = 0;
+
+  double of(DType parameter) const {
+    if (parameter == DType::bf16) return bf16;
+    return parameter == DType::f16 ? f16 : parameter == DType::f32 ? f32 : 0;
+  }
+  bool operator==(const ByParameterType&) const = default;
+};
+
 struct Framework {
   std::string name;
   std::string doc;
-  std::int64_t fixed_bytes = 0;  // of buckets in which gradients are reduced and weights gathered
-  std::int64_t group_bytes = 0;  // that the communication library keeps for each group a device is in
-  double bf16_gradient = 0;      // bytes of the gradients of an element of a bf16 parameter, at least
-  double f16_gradient = 0;       // the same of f16
-  double score_bytes = 0;        // of each score of a class, beside those in the program: copies in f32
-  double slack = 0;              // of what comes and goes in a step, what the allocator holds besides
+  std::int64_t fixed_bytes = 0;          // whatever is computed: buckets, workspaces of libraries
+  std::int64_t group_bytes = 0;          // that the communication library keeps for each group a device is in
+  ByParameterType gradient = {};         // at least
+  ByParameterType update_gradient = {};  // besides, while the update runs or always: split as states are
+  /// Gradients lie in buffers of their own and nowhere else: `gradient` is what they take, not the least of it.
+  bool keeps_gradients = false;
+  /// Weights in a short type lie beside their masters; else they are made of them where they are read.
+  bool keeps_short_weights = true;
+  /// A parameter that several stages read is a parameter of each, with gradients and states.
+  bool copies_shared_parameters = false;
+  std::int64_t vocabulary_multiple =
+      1;                   // to which a device's share of the classes, and so of the vocabulary, is padded
+  double score_bytes = 0;  // of each score of a class, beside those in the program: copies in f32
+  double mask_bytes = 0;   // of each element that is drawn by chance, until the backward has been there
+  double slack = 0;        // of what comes and goes in a step, what the allocator holds besides
+  double reserve = 0;      // of all that is allocated, what the allocator reserves besides
 
-  double gradient_bytes(DType parameter) const {
-    return parameter == DType::bf16 ? bf16_gradient : parameter == DType::f16 ? f16_gradient : 0;
+  /// By its allocator, for so much that is allocated.
+  std::int64_t reserved(std::int64_t allocated) const {
+    return allocated + static_cast<std::int64_t>(reserve * static_cast<double>(allocated));
   }
 };
 

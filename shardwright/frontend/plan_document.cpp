@@ -10,6 +10,8 @@ Json memory_json(const Estimate& e) {
     out[std::string(name_of(static_cast<MemoryKind>(k)))] = e.memory.bytes[k];
   out["host"] = e.host_bytes;
   out["arena"] = e.arena_bytes;
+  if (const Framework& f = framework_called(e.framework); f.reserve > 0)
+    out["reserved"] = f.reserved(e.arena_bytes);
   for (const Estimate& stage : e.stages) out["stages"].push_back(memory_json(stage));
   return out;
 }

@@ -1,61 +1,218 @@
 #include "shardwright/simulate/framework_memory.h"
 
 #include <algorithm>
-#include <set>
+#include <cmath>
+#include <map>
+#include <optional>
 
 #include "shardwright/base/index.h"
 #include "shardwright/cost/compute.h"
 #include "shardwright/graph/node_kinds.h"
+#include "shardwright/simulate/stage_bytes.h"
 
 namespace shardwright {
 namespace {
 
-std::size_t index_of(MemoryKind kind) { return static_cast<std::size_t>(kind); }
+double elements(const Graph& graph, ValueId v) {
+  return static_cast<double>(element_count(graph.value(v).type.shape));
+}
 
-/// Buffers of values of `stage` that nobody but another stage still wants.
-std::set<const Buffer*> sent_buffers(const Pipeline& pipeline, int stage) {
-  std::set<const Buffer*> out;
-  for (const PlacedCrossing& c : pipeline.crossings) {
-    if (c.from != stage) continue;
-    const Buffer* const b = pipeline.stage(stage).buffer(c.sent);
-    if (b && b->kind == BufferKind::communication) out.insert(b);
+/// What the update of a parameter keeps of it on a device.
+struct States {
+  double bytes = 0;
+  double elements = 0;  // of one of them
+};
+
+/// By parameter.
+std::map<ValueId, States> states_of(const Program& program) {
+  const Graph& graph = program.graph;
+  std::map<ValueId, States> out;
+  for (const Update& update : graph.updates) {
+    if (graph.node(graph.value(update.leaf).producer).op->kind != OpKind::parameter) continue;
+    ValueId v = update.value;  // behind a gather of the new weight, and casts
+    while (!graph.node(graph.value(v).producer).op->optimizer &&
+           !graph.node(graph.value(v).producer).operands.empty())
+      v = graph.node(graph.value(v).producer).operands.front();
+    const Node& node = graph.node(graph.value(v).producer);
+    if (!node.op->optimizer) continue;
+    States& states = out[update.leaf];
+    for (ValueId s : state_operands(node)) {
+      if (graph.value(s).type.shape.empty()) continue;  // a count
+      states.bytes += static_cast<double>(graph.value(s).type.bytes());
+      states.elements = std::max(states.elements, elements(graph, s));
+    }
   }
   return out;
 }
 
-bool is_kept(BufferKind kind) {
-  return kind == BufferKind::parameter || kind == BufferKind::state || kind == BufferKind::accumulator;
+/// A parameter of another stage that one has, too.
+struct Copy {
+  const PlacedCrossing* crossing = nullptr;
+  ValueId original;  // of crossing->from
+};
+
+std::vector<Copy> copies_in(const Pipeline& pipeline, int stage) {
+  std::vector<Copy> out;
+  for (const PlacedCrossing& c : pipeline.crossings) {
+    if (c.to != stage || c.time != CrossingTime::step) continue;
+    const Graph& graph = pipeline.stage(c.from).graph;
+    ValueId v = c.sent;
+    while (!graph.node(graph.value(v).producer).operands.empty())
+      v = graph.node(graph.value(v).producer).operands.front();
+    const Node& leaf = graph.node(graph.value(v).producer);
+    if (leaf.op->kind == OpKind::parameter && !is_frozen(leaf)) out.push_back({&c, v});
+  }
+  return out;
 }
 
-/// Of what comes and goes in a step, at the node at which most of it is alive.
-BytesByKind most_passing(const Program& program, const std::set<const Buffer*>& sent) {
-  std::vector<BytesByKind> more(program.graph.nodes.size() + 3);  // by node + 1: than at the one before
-  for (const Buffer& b : program.buffers) {
-    if (b.space == Space::host) continue;
-    if (is_kept(b.kind)) continue;
-    const std::int64_t bytes = b.bytes * (sent.contains(&b) ? 1 : b.slots);
-    more[at(b.begin.index + 1)][index_of(kind_of(b.kind))] += bytes;
-    more[at(b.end.index + 2)][index_of(kind_of(b.kind))] -= bytes;
+/// Of what is split among replicas in the update: of the sums of gradients that share, of all parameters that have one.
+double share_of_sums(const Program& program) {
+  double sums = 0, parameters = 0;
+  for (const Node& node : program.graph.nodes) {
+    if (node.op->kind == OpKind::accumulator) sums += elements(program.graph, node.results[0]);
+    const bool has_sum = node.op->kind == OpKind::parameter && !is_frozen(node);
+    const bool is_copy = node.op->kind == OpKind::receive && node.attributes.integer("once", 0) != 0;
+    if (has_sum || is_copy) parameters += elements(program.graph, node.results[0]);
   }
-  BytesByKind alive{}, most{};
-  for (const BytesByKind& m : more) {
-    for (std::size_t k = 0; k < memory_kinds; ++k) alive[k] += m[k];
-    if (total_of(alive) > total_of(most)) most = alive;
-  }
-  return most;
+  return sums > 0 && parameters > 0 ? std::min(1.0, sums / parameters) : 1;
 }
 
-BytesByKind of_stage(const Pipeline& pipeline, int stage, const Framework& framework) {
+/// The product that makes the scores of classes: the last of the forward that is none of streams.
+std::optional<NodeId> scoring_node(const Program& program) {
+  std::optional<NodeId> out;
+  for (NodeId id : program.graph.node_ids()) {
+    const Node& node = program.graph.node(id);
+    if (node.phase != Phase::forward) break;
+    if (node.op->kind == OpKind::compute && work_kind(rule_of(program.graph, node)) != WorkKind::streaming)
+      out = id;
+  }
+  return out;
+}
+
+/// Classes: how many there are, and how many a device has in the profile for each that it has in the program.
+struct Vocabulary {
+  std::int64_t classes = 0;
+  double padding = 1;
+};
+
+Vocabulary vocabulary_of(const Program& last, const Framework& framework) {
+  const auto node = scoring_node(last);
+  if (!node || framework.vocabulary_multiple == 1) return {};
+  const Value& scores = last.graph.value(last.graph.node(*node).results[0]);
+  if (scores.type.shape.empty() || scores.global_shape.empty()) return {};
+  const auto multiple = static_cast<double>(framework.vocabulary_multiple);
+  const auto classes = static_cast<double>(scores.type.shape.back());
+  return {scores.global_shape.back(), std::ceil(classes / multiple) * multiple / classes};
+}
+
+/// Of what `v` has in the program.
+double padding_of(const Graph& graph, ValueId v, const Vocabulary& vocabulary) {
+  const Shape& shape = graph.value(v).global_shape;
+  return std::ranges::find(shape, vocabulary.classes) == shape.end() ? 1 : vocabulary.padding;
+}
+
+/// What lasts of the parameters of a stage, where the profile has it otherwise than the program.
+class Lasting {
+ public:
+  Lasting(const Pipeline& pipeline, int stage, const Framework& framework, const Vocabulary& vocabulary,
+          BytesByKind& bytes)
+      : pipeline_(pipeline), framework_(framework), vocabulary_(vocabulary), bytes_(bytes) {
+    const Program& program = pipeline.stage(stage);
+    const std::map<ValueId, States> states = states_of(program);
+    for (const Node& node : program.graph.nodes) {
+      if (node.op->kind != OpKind::parameter || is_frozen(node)) continue;
+      const auto it = states.find(node.results[0]);
+      add(program.graph, node.results[0], it == states.end() ? States{} : it->second, 0);
+    }
+    if (framework.copies_shared_parameters) add_copies(stage);
+    gradients_ *= share_of_sums(program);
+    if (framework.keeps_gradients) bytes_[index_of(MemoryKind::gradients)] = 0;
+    add_to(MemoryKind::optimizer_state, update_gradients_);
+  }
+
+  /// Of the gradients.
+  double gradients() const { return gradients_; }
+
+ private:
+  /// `copied`: share of parameter and states that the program does not have.
+  void add(const Graph& graph, ValueId v, const States& states, double copied) {
+    const Type& type = graph.value(v).type;
+    const double padding = padding_of(graph, v, vocabulary_), more = copied + padding - 1;
+    const auto bytes = static_cast<double>(type.bytes());
+    gradients_ += framework_.gradient.of(type.dtype) * padding * elements(graph, v);
+    update_gradients_ += framework_.update_gradient.of(type.dtype) * padding * states.elements;
+    add_to(MemoryKind::optimizer_state, more * states.bytes);
+    const bool is_made = !framework_.keeps_short_weights && type.dtype != DType::f32 && states.bytes > 0;
+    add_to(MemoryKind::parameters, is_made ? -bytes : more * bytes);
+  }
+
+  void add_copies(int stage) {
+    const Graph& graph = pipeline_.stage(stage).graph;
+    for (const Copy& copy : copies_in(pipeline_, stage)) {
+      const Program& owner = pipeline_.stage(copy.crossing->from);
+      States states = states_of(owner)[copy.original];
+      const double share = elements(graph, copy.crossing->received) / elements(owner.graph, copy.original);
+      states.bytes *= share, states.elements *= share;
+      const double before = static_cast<double>(graph.value(copy.crossing->received).type.bytes());
+      if (pipeline_.stage(stage).buffer(copy.crossing->received)) add_to(MemoryKind::communication, -before);
+      add(graph, copy.crossing->received, states, 1);
+    }
+  }
+
+  void add_to(MemoryKind kind, double bytes) { bytes_[index_of(kind)] += std::llround(bytes); }
+
+  const Pipeline& pipeline_;
+  const Framework& framework_;
+  const Vocabulary& vocabulary_;
+  BytesByKind& bytes_;
+  double gradients_ = 0, update_gradients_ = 0;
+};
+
+/// Copies of the scores as long as they are alive.
+void add_scores(std::vector<Besides>& out, const Program& program, const Framework& framework,
+                double padding) {
+  const auto node = scoring_node(program);
+  if (!node) return;
+  const ValueId scores = program.graph.node(*node).results[0];
+  const Buffer* const b = program.buffer(scores);
+  int end = node->index;
+  if (b && b->end.index < static_cast<int>(program.graph.nodes.size())) end = b->end.index;
+  for (NodeId id : program.graph.node_ids())
+    if (std::ranges::count(program.graph.node(id).operands, scores) > 0) end = std::max(end, id.index);
+  const double more = (padding - 1) * static_cast<double>(program.graph.value(scores).type.bytes());
+  out.push_back({MemoryKind::workspace, padding * score_copies(program, framework) + more, node->index, end});
+}
+
+/// Masks of what is drawn by chance: from what draws last in front of the backward to the end of that.
+void add_masks(std::vector<Besides>& out, const Program& program, const Framework& framework) {
+  if (framework.mask_bytes == 0) return;
+  const Graph& graph = program.graph;
+  for (NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    if (!is_backward(node.phase) || !node.forward.is_valid() || !node.attributes.find("seed")) continue;
+    int begin = node.forward.index;
+    for (int n = begin; n < id.index; ++n)
+      if (const Node& again = graph.nodes[at(n)]; again.is_recomputed && again.forward == node.forward)
+        begin = n;
+    out.push_back(
+        {MemoryKind::workspace, framework.mask_bytes * elements(graph, node.results[0]), begin, id.index});
+  }
+}
+
+/// What a stage has, gradients as the framework keeps them, or at least.
+struct OfStage {
+  StageBytes bytes;
+  double gradients = 0;
+};
+
+OfStage of_stage(const Pipeline& pipeline, int stage, const Framework& framework,
+                 const Vocabulary& vocabulary) {
   const Program& program = pipeline.stage(stage);
-  BytesByKind out = most_passing(program, sent_buffers(pipeline, stage));
-  std::int64_t& gradients = out[index_of(MemoryKind::gradients)];
-  const bool has_loss = stage == pipeline.stage_count() - 1;
-  const double scores = has_loss ? score_copies(program, framework) : 0;
-  const double passing = static_cast<double>(total_of(out) - gradients) + scores;
-  out[index_of(MemoryKind::workspace)] += static_cast<std::int64_t>(scores + framework.slack * passing);
-  for (const Buffer& b : program.buffers)
-    if (b.space == Space::device && is_kept(b.kind)) out[index_of(kind_of(b.kind))] += b.slots * b.bytes;
-  gradients = std::max(gradients, static_cast<std::int64_t>(least_gradients(program, framework)));
+  std::vector<Besides> besides;
+  if (stage == pipeline.stage_count() - 1) add_scores(besides, program, framework, vocabulary.padding);
+  add_masks(besides, program, framework);
+  OfStage out{stage_bytes(pipeline, stage, besides, !framework.keeps_gradients)};
+  out.gradients = Lasting(pipeline, stage, framework, vocabulary, out.bytes.lasting).gradients();
   return out;
 }
 
@@ -65,30 +222,38 @@ double least_gradients(const Program& program, const Framework& framework) {
   double out = 0;
   for (const Node& node : program.graph.nodes) {
     if (node.op->kind != OpKind::parameter || is_frozen(node)) continue;
-    const Type& type = program.graph.value(node.results[0]).type;
-    out += framework.gradient_bytes(type.dtype) * static_cast<double>(element_count(type.shape));
+    const DType dtype = program.graph.value(node.results[0]).type.dtype;
+    out += framework.gradient.of(dtype) * elements(program.graph, node.results[0]);
   }
   return out;
 }
 
 double score_copies(const Program& program, const Framework& framework) {
-  double scores = 0;
-  for (const Node& node : program.graph.nodes) {
-    if (node.phase != Phase::forward) break;
-    if (node.op->kind == OpKind::compute && work_kind(rule_of(program.graph, node)) != WorkKind::streaming)
-      scores = static_cast<double>(element_count(program.graph.value(node.results[0]).type.shape));
-  }
-  return framework.score_bytes * scores;
+  const auto node = scoring_node(program);
+  return node ? framework.score_bytes * elements(program.graph, program.graph.node(*node).results[0]) : 0;
 }
 
 std::vector<BytesByKind> framework_memory(const Pipeline& pipeline, const Framework& framework) {
+  const Vocabulary vocabulary = vocabulary_of(pipeline.stages.back(), framework);
+  std::vector<StageBytes> stages;
+  std::vector<double> least;
+  for (int stage = 0; stage < pipeline.stage_count(); ++stage) {
+    OfStage of = of_stage(pipeline, stage, framework, vocabulary);
+    stages.push_back(of.bytes);
+    least.push_back(of.gradients);
+  }
   std::vector<BytesByKind> out;
   for (int group = 0; group < pipeline.group_count(); ++group) {
-    BytesByKind& bytes = out.emplace_back();
+    BytesByKind& bytes = out.emplace_back(most_at_once(pipeline, group, stages));
+    std::int64_t& gradients = bytes[index_of(MemoryKind::gradients)];
+    const double passing = static_cast<double>(total_of(bytes) - gradients);
+    bytes[index_of(MemoryKind::workspace)] += static_cast<std::int64_t>(framework.slack * passing);
+    double at_least = 0;
     for (int stage : pipeline.stages_of(pipeline.first_rank(group))) {
-      const BytesByKind more = of_stage(pipeline, stage, framework);
-      for (std::size_t k = 0; k < memory_kinds; ++k) bytes[k] += more[k];
+      add(bytes, stages[at(stage)].lasting);
+      at_least += least[at(stage)];
     }
+    gradients = std::max<std::int64_t>(gradients, std::llround(at_least));
     const int groups =
         pipeline.stage(group).graph.meshes.front().axis_count() + (pipeline.group_count() > 1 ? 1 : 0);
     bytes[index_of(MemoryKind::communication)] += framework.fixed_bytes + groups * framework.group_bytes;

@@ -1,8 +1,10 @@
 // What a framework would have on the devices of a program instead of its arena.
 //
-// Parameters and states are the same. What comes and goes is allocated as it is needed: there are no gaps between
-// buffers, and what is sent to another stage is freed when it is taken, but an allocator holds some slack. Gradients and
-// the buffers of the communication library are the framework's (cost/framework.h).
+// Parameters and states are the same, but for what the framework's profile says (cost/framework.h): gradients in buffers of
+// their own, a copy of what several stages read, a padded vocabulary. What comes and goes is allocated as it is needed:
+// there are no gaps between buffers, and what is sent to another stage is freed when it is taken. So a device holds what
+// its schedule says at each moment: of the micro-batches whose forward is over what their backward reads, and of the one
+// that runs what is alive at its fullest node.
 #pragma once
 
 #include <vector>
@@ -14,7 +16,8 @@
 namespace shardwright {
 
 /// Of a device of each group of ranks of `pipeline`, one after the other. Buffers of the communication library count as
-/// communication; copies of scores, and what the allocator holds, as workspace.
+/// communication; copies of scores, masks, and what the allocator holds, as workspace.
+/// Cost: linear in buffers, nodes and tasks.
 std::vector<BytesByKind> framework_memory(const Pipeline& pipeline, const Framework& framework);
 
 /// Bytes of the gradients of the parameters of `program`, at least.

@@ -50,7 +50,7 @@ const std::vector<Priced>& priced() {
         const nlohmann::json document = document_of(run.command);
         it->second = {.run = {},
                       .seconds = document["step_seconds"],
-                      .memory_bytes = document["memory_bytes"]["arena"],
+                      .memory_bytes = document["memory_bytes"][run.is_reserved ? "reserved" : "arena"],
                       .fits = document["fits"]};
       }
       out.push_back(it->second);

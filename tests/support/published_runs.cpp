@@ -90,8 +90,10 @@ std::string model_of(const Json& row) {
 }
 
 std::string framework_of(const std::string& group) {
-  if (group == "llm_foundry_fsdp" || group == "torchtitan_benchmarks") return "fsdp";
-  return group == "mindformers_ascend" ? "mindspore" : "megatron";
+  if (group == "llm_foundry_fsdp") return "fsdp2";
+  if (group == "torchtitan_benchmarks") return "torchtitan";
+  if (group == "mindformers_ascend") return "mindformers";
+  return has(group, "bigscience") ? "megatron-deepspeed" : "megatron-lm";
 }
 
 /// Megatron's runs before 2023 and what MindFormers says of itself are without; all else has flash attention.
@@ -99,7 +101,8 @@ bool has_flash(const Json& row, const std::string& group) {
   if (row.contains("flash_attention") && row["flash_attention"].is_boolean())
     return is_on(row, "flash_attention");
   if (group == "mindformers_ascend") return false;
-  return framework_of(group) == "fsdp" || group == "megatron_core_h100_weak";
+  return group == "llm_foundry_fsdp" || group == "torchtitan_benchmarks" ||
+         group == "megatron_core_h100_weak";
 }
 
 std::string recompute_of(const Json& row) {
@@ -166,6 +169,7 @@ PublishedRun run_of(const Json& row) {
   out.tokens = static_cast<double>(batch.global) * number(row, "seq");
   out.seconds = seconds_of(row, group, out.tokens);
   out.ran_out_of_memory = is_on(row, "oom");
+  out.is_reserved = group == "torchtitan_benchmarks";  // that is what it logs
   if (number(row, "peak_mem_GB") > 0) out.memory_bytes = number(row, "peak_mem_GB") * gib;
   if (number(row, "memory_params_opt_GiB") > 0)
     out.memory_bytes = (number(row, "memory_params_opt_GiB") + number(row, "memory_activations_GiB")) * gib;
@@ -189,6 +193,8 @@ PublishedRun run_of(const Json& row) {
       has_flash(row, group) ? "flash" : "explicit",
       "--framework",
       framework_of(group),
+      "--memory-margin",  // who tunes a run leaves none
+      "0",
       "--json"};
   const bool is_short = text(row, "mp_mode") == "PURE" || has(text(row, "param_dtype"), "float16");
   if (is_short && batch.global == batch.micro * integer(row, "dp")) {

@@ -16,6 +16,7 @@ struct PublishedRun {
   int devices = 1;
   std::optional<double> seconds;       // of a step
   std::optional<double> memory_bytes;  // of a device
+  bool is_reserved = false;            // they are what the allocator reserves, not what is allocated
   bool ran_out_of_memory = false;
 };
 

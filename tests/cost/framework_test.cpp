@@ -1,0 +1,156 @@
+// What devices hold as frameworks take it (cost/framework.h): against Megatron-LM's own golden memories, and what each of a
+// profile's figures does to whole plans.
+
+#include "shardwright/cost/framework.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "shardwright/base/text.h"
+#include "shardwright/cli/verb.h"
+
+namespace shardwright {
+namespace {
+
+using Json = nlohmann::json;
+
+Json document_of(const std::string& command) {
+  std::vector<std::string> words;
+  for (std::string_view word : split(command, ' ')) words.emplace_back(word);
+  std::istringstream in;
+  std::ostringstream out, err;
+  Terminal terminal{in, out, err};
+  if (run_command(words, terminal) != 0) throw error("{}: {}", command, err.str());
+  return Json::parse(out.str());
+}
+
+/// Bytes by kind of a stage, counted from the last.
+Json stage_of(const Json& document, std::size_t from_last = 0) {
+  const Json& all = document["memory_bytes"];
+  return all.contains("stages") ? all["stages"][all["stages"].size() - 1 - from_last] : all;
+}
+
+double bytes_of(const Json& stage, std::initializer_list<const char*> kinds) {
+  double out = 0;
+  for (const char* kind : kinds) out += stage[kind].get<double>();
+  return out;
+}
+
+double state_of(const Json& stage) { return bytes_of(stage, {"parameters", "optimizer_state", "gradients"}); }
+
+/// Mean of what is off by, as a share.
+class Errors {
+ public:
+  void add(double predicted, double measured) { sum_ += std::abs(predicted / measured - 1), ++count_; }
+  double mean() const { return sum_ / count_; }
+
+ private:
+  double sum_ = 0;
+  int count_ = 0;
+};
+
+TEST(Frameworks, meet_the_golden_memories_of_megatron_lm) {
+  const Json all = Json::parse(std::ifstream("tests/reference/megatron_memory.json"));
+  ASSERT_GE(all["rows"].size(), 20U);
+  const double fixed = static_cast<double>(framework_called("megatron-lm").fixed_bytes);
+  Errors of_peak, of_allocated;
+  for (const Json& row : all["rows"]) {
+    const Json stage = stage_of(document_of(row["command"]));
+    const double peak = stage["arena"], measured = row["memory_max"], state = state_of(stage);
+    const std::string id = row["id"];
+    EXPECT_NEAR(state / row["derived_state_bytes"].get<double>(), 1, 0.02) << id;
+    EXPECT_NEAR(peak / measured, 1, 0.10) << id;
+    of_peak.add(peak, measured);
+    of_allocated.add(state + fixed, row["memory_allocated"]);
+  }
+  EXPECT_LE(of_peak.mean(), 0.05);
+  EXPECT_LE(of_allocated.mean(), 0.06);
+}
+
+constexpr const char* gpt = "gpt:layers=8,hidden=128,heads=4,ffn=512,vocab=1000,seq=64";
+
+std::string command(const std::string& set, const std::string& framework,
+                    const std::string& precision = "bf16", const std::string& cluster = "a100-80g:8") {
+  return fmt::format(
+      "estimate {} --cluster {} --precision {} --optimizer adamw --framework {} --set {} --json", gpt,
+      cluster, precision, framework, set);
+}
+
+constexpr double layer = 12 * 128 * 128 + 13 * 128, norm = 2 * 128, embedding = 1000 * 128,
+                 positions = 64 * 128;
+
+/// Norms are in f32 here, and of 2 or 4 bytes there: few.
+TEST(Frameworks, have_eighteen_bytes_of_a_parameter_or_six_and_a_share_of_twelve) {
+  const double parameters = 8 * layer + norm + 1024 * 128 + positions;
+  for (const auto& [set, precision, bytes] :
+       {std::tuple("dp=4,micro_batch=1,global_batch=8,zero=0", "bf16", 18.0),
+        {"dp=4,micro_batch=1,global_batch=8,zero=1", "bf16", 6 + 12 / 4.0},
+        {"dp=4,micro_batch=1,global_batch=8,zero=0", "fp16", 20.0},
+        {"dp=4,micro_batch=1,global_batch=8,zero=1", "fp16", 4 + 16 / 4.0},
+        {"dp=4,micro_batch=1,global_batch=8,zero=0", "f32", 16.0}}) {
+    const Json stage = stage_of(document_of(command(set, "megatron-lm", precision, "a100-80g:4")));
+    EXPECT_NEAR(state_of(stage) / (bytes * parameters), 1, 0.02) << set << " " << precision;
+  }
+}
+
+/// 1,000 classes over two devices are 500 each, and 512 there.
+TEST(Frameworks, pad_the_vocabulary_of_each_device) {
+  const auto parameters = [](const std::string& framework) {
+    return stage_of(document_of(command("dp=1,tp=2,micro_batch=1,global_batch=4,zero=0", framework, "bf16",
+                                        "a100-80g:2")))["parameters"]
+        .get<double>();
+  };
+  EXPECT_EQ(parameters("megatron-lm") - parameters("ours"), 12 * 128 * 2);
+}
+
+/// The last stage's head is the embedding of the first.
+TEST(Frameworks, copy_a_tied_head_with_its_states) {
+  const std::string set = "dp=2,pp=4,micro_batch=1,global_batch=16,zero=1";
+  const Json ours = stage_of(document_of(command(set, "ours"))),
+             theirs = stage_of(document_of(command(set, "megatron-lm")));
+  const double copy = 1024 * 128;
+  EXPECT_EQ(theirs["parameters"].get<double>() - ours["parameters"].get<double>(), 2 * copy);
+  EXPECT_EQ(theirs["optimizer_state"].get<double>() - ours["optimizer_state"].get<double>(), 12 * copy / 2);
+  const Json between = stage_of(document_of(command(set, "megatron-lm")), 1);
+  EXPECT_NEAR(state_of(theirs) - state_of(between), (6 + 12 / 2.0) * (copy + norm), 0.02 * 12 * copy);
+}
+
+/// What an interleaved schedule holds is what its order says, not what each chunk would hold at its own worst moment.
+TEST(Frameworks, hold_no_more_of_an_interleaved_schedule_for_more_micro_batches) {
+  const auto activations = [](int batch) {
+    const std::string set =
+        fmt::format("dp=2,pp=4,micro_batch=1,global_batch={},schedule=interleaved:2", batch);
+    const Json all = document_of(command(set, "megatron-lm"));
+    std::vector<double> out;
+    for (const Json& stage : all["memory_bytes"]["stages"]) out.push_back(bytes_of(stage, {"activations"}));
+    return out;
+  };
+  const std::vector<double> few = activations(16), many = activations(64);
+  EXPECT_EQ(few, many);
+  EXPECT_GT(few.front(), few.back());
+}
+
+/// f32 masters are all that there is of short weights, in shards.
+TEST(Frameworks, of_shards_have_no_short_weights_beside_their_masters) {
+  const std::string set = "dp=4,micro_batch=1,global_batch=8,zero=3";
+  const double parameters = 8 * layer + norm + embedding + positions;
+  const Json stage = stage_of(document_of(command(set, "fsdp2", "bf16", "a100-80g:4")));
+  EXPECT_NEAR(state_of(stage) / (16 * parameters / 4), 1, 0.03);
+}
+
+TEST(Frameworks, reserve_more_than_they_allocate) {
+  const std::string set = "dp=4,micro_batch=1,global_batch=8,zero=1";
+  for (const Framework& f : frameworks()) {
+    const Json memory = document_of(command(set, f.name, "bf16", "a100-80g:4"))["memory_bytes"];
+    EXPECT_EQ(memory.contains("reserved"), f.reserve > 0) << f.name;
+    if (f.reserve == 0) continue;
+    EXPECT_NEAR(memory["reserved"].get<double>() / memory["arena"].get<double>(), 1 + f.reserve, 1e-6)
+        << f.name;
+  }
+}
+
+}  // namespace
+}  // namespace shardwright
