@@ -46,6 +46,21 @@ std::optional<std::int64_t> to_bytes(std::string_view text) {
   return static_cast<std::int64_t>(bytes);
 }
 
+std::optional<double> to_share(std::string_view text) {
+  std::string_view rest = trim(text);
+  const bool is_percent = rest.ends_with('%');
+  if (is_percent) rest.remove_suffix(1);
+  const auto number = to_number(trim(rest));
+  if (!number) return std::nullopt;
+  const double share = is_percent ? *number / 100 : *number;
+  return share >= 0 && share < 1 ? std::optional(share) : std::nullopt;
+}
+
+std::string share_text(double share) {
+  const std::string percent = fmt::format("{:.6g}%", share * 100);
+  return to_share(percent) == share ? percent : fmt::format("{}", share);
+}
+
 std::string bytes_text(std::int64_t bytes) {
   const auto b = static_cast<double>(bytes);
   if (bytes < 1000) return fmt::format("{} B", bytes);

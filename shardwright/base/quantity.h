@@ -15,6 +15,11 @@ std::optional<double> to_quantity(std::string_view text, std::string_view unit);
 std::string quantity_text(double quantity, std::string_view unit);
 /// `60GB`, `512MiB`, `4096`: whole bytes from 1 on.
 std::optional<std::int64_t> to_bytes(std::string_view text);
+/// `6%`, `0.06`: from 0 on, below 1.
+std::optional<double> to_share(std::string_view text);
+constexpr std::string_view what_shares_are = "should be a share from 0% to below 100%, such as 6%";
+/// The shortest text that is read back as this share: `6%`.
+std::string share_text(double share);
 /// `12.3 KB`
 std::string bytes_text(std::int64_t bytes);
 /// `12.3 ms`

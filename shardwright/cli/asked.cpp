@@ -227,10 +227,20 @@ std::optional<MemoryCap> memory_cap_of(const Arguments& arguments) {
     if (row.part != SettingPart::memory || !arguments.has(row.flag)) continue;
     PlanRequest request;
     row.parse(request, arguments.given(row.flag));
-    const std::int64_t bytes = *request.options.memory_cap;
-    if (!least || bytes < least->bytes) least = {row.flag, bytes};
+    const auto bytes = request.options.memory_cap;
+    if (bytes && (!least || *bytes < least->bytes)) least = {row.flag, *bytes};
   }
   return least;
+}
+
+void set_memory_margin(const Arguments& arguments, Cluster& cluster) {
+  const SettingRow& row = *setting_of("--memory-margin");
+  if (!arguments.has(row.flag)) return;
+  PlanRequest request{.cluster = cluster};
+  row.parse(request, arguments.given(row.flag));
+  cluster = *request.cluster;
+  if (const auto cap = memory_cap_of(arguments)) request.options.memory_cap = cap->bytes;
+  if (const std::string why = idle_reason(row, request); !why.empty()) arguments.idle(row.flag, why);
 }
 
 bool is_given_plan(const Arguments& arguments) {

@@ -45,7 +45,7 @@ Json request_json(const Arguments& arguments, const Model& model, const Plan& pl
            {"precision", to_text(plan.origin.precision)},
            {"optimizer", plan.origin.optimizer.name},
            {"memory_cap", cap ? cap->bytes : usable_bytes(plan.cluster)},
-           {"memory_margin", nullptr},
+           {"memory_margin", cap ? 0 : plan.cluster.margin()},
            {"framework", plan.settings.framework},
            {"assumed", Json::array()}};
   for (const auto& [name, is_assumed] : {std::pair("global_batch", assumed.batch),
@@ -181,7 +181,9 @@ Evaluation report_of(const Arguments& arguments, const Model& model, const Plan&
     terminal.out << out.dump() << "\n";
     terminal.err << misfit;
   } else {
-    terminal.out << table(evaluation, tells_bound ? text_of(*bound, evaluation) : "") << misfit
+    const std::string binds =
+        tells_bound ? text_of(*bound, evaluation) + margin_text(*bound, evaluation, plan.cluster) : "";
+    terminal.out << table(evaluation, binds) << misfit
                  << (tells_remedies ? remedies_text(arguments, would_fit) : "");
   }
   if (save) save();

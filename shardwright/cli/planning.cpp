@@ -144,6 +144,7 @@ Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& gr
   if (arguments.integer("--devices", plan.devices()) != plan.devices())
     throw error("--devices {} but the plan {} is for {}", arguments.text("--devices"), path, plan.devices());
   if (arguments.has("--cluster")) plan.cluster = cluster_of(arguments, plan.cluster);
+  set_memory_margin(arguments, plan.cluster);
   try {
     check_means_mixed(plan, model.name, graph);
     apply(plan, graph);  // it fits
@@ -291,7 +292,9 @@ PlannedModel planned_positional(const Arguments& arguments, const std::vector<st
     for (const auto& [flag, value] : arguments.flags)
       if (std::find(open.begin(), open.end(), flag) == open.end())
         throw error("{}: the plan {} has decided it; plan again, with -o", arguments.called(flag), name);
-    return planned_model(name);
+    PlannedModel out = planned_model(name);
+    set_memory_margin(arguments, out.plan.cluster);
+    return out;
   }
   Model model = model_to_plan(arguments, true, terminal);
   add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
@@ -329,8 +332,7 @@ Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, c
     throw Refusal(what, std::move(out), std::move(would_fit));
   }
   // A plan that keeps to the cap may still be more than the cluster's devices have; --device-memory says what they have.
-  if (cap && !arguments.has("--device-memory"))
-    out.cap_bytes = std::min(out.cap_bytes, usable_bytes(cluster));
+  if (cap && !arguments.has("--device-memory")) out.cap_bytes = std::min(out.cap_bytes, left_bytes(cluster));
   return out;
 }
 

@@ -213,9 +213,11 @@ Cluster host_cluster(int devices) { return cluster_called(fmt::format("cpu:{}", 
 
 bool is_preset(const Cluster& cluster) try {
   if (is_cluster_file(cluster.name)) return false;
+  Cluster usual = cluster;
+  usual.memory_margin.reset();
   const auto has_its_name = [kind = std::string_view(cluster.name).substr(0, cluster.name.find(':'))](
                                 const ClusterPreset& p) { return p.cluster.name == kind; };
-  return std::ranges::any_of(cluster_presets(), has_its_name) && cluster_called(cluster.name) == cluster;
+  return std::ranges::any_of(cluster_presets(), has_its_name) && cluster_called(cluster.name) == usual;
 } catch (const Error&) {  // the name is only what it was called
   return false;
 }
@@ -226,8 +228,10 @@ Cluster resized(const Cluster& cluster, int devices) {
   const std::string_view name = cluster.name, kind = name.substr(0, name.find(':'));
   const int per_node = cluster.devices_per_node;
   const bool fills_nodes = name.find('x', kind.size()) != name.npos && devices % per_node == 0;
-  return cluster_called(fills_nodes ? fmt::format("{}:{}x{}", kind, devices / per_node, per_node)
-                                    : fmt::format("{}:{}", kind, devices));
+  Cluster out = cluster_called(fills_nodes ? fmt::format("{}:{}x{}", kind, devices / per_node, per_node)
+                                           : fmt::format("{}:{}", kind, devices));
+  out.memory_margin = cluster.memory_margin;
+  return out;
 }
 
 MeshCost mesh_cost(const Cluster& cluster, const Mesh& mesh) {

@@ -110,6 +110,9 @@ std::optional<double> throttled_host_bandwidth();
 /// Of what has no tensor units.
 constexpr RowLines no_lines{.line_bytes = 0, .product = 1, .batched = 1};
 
+/// Of accelerators' memory: allocators break it into pieces, and forecasts of it are out by as much.
+constexpr double usual_margin = 0.06;
+
 struct Cluster {
   std::string name;  // as the user wrote it
   int nodes = 1;
@@ -119,7 +122,9 @@ struct Cluster {
   std::vector<CacheLevel> caches = {};  // of one device, the smallest first; none: all streams from memory
   std::int64_t memory_bytes = 0;        // of one device
   std::int64_t reserved_bytes = 0;      // of these, what driver and runtime take
-  double kernel_seconds = 0;            // to start a kernel
+  /// Of what these leave, the share that plans keep free; nobody has said: `usual_margin` where they take any.
+  std::optional<double> memory_margin = {};
+  double kernel_seconds = 0;  // to start a kernel
   std::array<Efficiency, work_kinds.size()> efficiency{
       {{0.7, 20e-6},
        {0.5, 20e-6},
@@ -137,6 +142,7 @@ struct Cluster {
   std::optional<double> price_per_hour = {};
 
   int devices() const { return nodes * devices_per_node; }
+  double margin() const { return memory_margin.value_or(reserved_bytes > 0 ? usual_margin : 0); }
   const Efficiency& efficiency_of(WorkKind kind) const { return efficiency[static_cast<std::size_t>(kind)]; }
 
   /// The `count` devices from `first` on. A link joins blocks of as many of them as always lie in one of its blocks.
@@ -175,7 +181,7 @@ Cluster host_cluster(int devices);
 /// Nothing where they have none, or are threads of a host.
 std::optional<DType> short_type_of(const Cluster& cluster);
 
-/// Whether its name says all of it: that of a preset with these figures.
+/// Whether its name says all of it but `memory_margin`: that of a preset with these figures.
 bool is_preset(const Cluster& cluster);
 
 /// What each axis of `mesh` costs to communicate over: the fastest link that joins all its ranks, and the levels of

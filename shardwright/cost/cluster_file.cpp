@@ -182,9 +182,9 @@ HostLink host_of(const YAML::Node& node, HostLink out) {
 
 Cluster cluster_of(const YAML::Node& node, const std::string& path) {
   const Fields fields(node, "",
-                      {"nodes", "devices_per_node", "memory", "reserved", "memory_bandwidth", "caches",
-                       "flops", "kernel_overhead", "efficiency", "rows", "links", "host", "link_efficiency",
-                       "overlap", "price_per_hour"});
+                      {"nodes", "devices_per_node", "memory", "reserved", "margin", "memory_bandwidth",
+                       "caches", "flops", "kernel_overhead", "efficiency", "rows", "links", "host",
+                       "link_efficiency", "overlap", "price_per_hour"});
   Cluster c{
       .name = path, .nodes = fields.count("nodes"), .devices_per_node = fields.count("devices_per_node")};
   if (c.nodes > most_devices / c.devices_per_node)
@@ -199,6 +199,10 @@ Cluster cluster_of(const YAML::Node& node, const std::string& path) {
   if (c.reserved_bytes >= c.memory_bytes)
     throw error("reserved: '{}' leaves nothing of the memory, which is '{}'", fields.text("reserved"),
                 fields.text("memory"));
+  if (fields.has("margin")) {
+    c.memory_margin = to_share(fields.text("margin"));
+    if (!c.memory_margin) throw error("margin: '{}' {}", fields.text("margin"), what_shares_are);
+  }
   c.kernel_seconds = fields.quantity_or("kernel_overhead", "s", 0);
   if (fields.has("efficiency")) c.efficiency = efficiency_of(fields.at("efficiency"), c.efficiency);
   if (fields.has("link_efficiency")) c.link_efficiency = fields.positive_share("link_efficiency");
@@ -264,6 +268,7 @@ std::string to_text(const Cluster& c) {
   say("memory", c.memory_bytes % gibibyte == 0 ? fmt::format("{}GiB", c.memory_bytes / gibibyte)
                                                : quantity_text(static_cast<double>(c.memory_bytes), "B"));
   say("reserved", quantity_text(static_cast<double>(c.reserved_bytes), "B"));
+  if (c.memory_margin) say("margin", share_text(*c.memory_margin));
   say("memory_bandwidth", quantity_text(c.memory_bytes_per_second, "B/s"));
   if (!c.caches.empty()) {
     out << YAML::Key << "caches" << YAML::Value << YAML::BeginSeq;

@@ -4,6 +4,7 @@
 //   devices_per_node: 8
 //   memory: 80GB                                 # of one device
 //   reserved: 2GB                                # of it, for driver and runtime; 0 if left out
+//   margin: 6%                                   # of the rest, what plans keep free; 6% if something is reserved
 //   memory_bandwidth: 2039GB/s
 //   caches: [{size: 1MB, bandwidth: 80GB/s}]     # the smallest first, up to 4; none if left out
 //   flops: {f64: 9.7T, f32: 19.5T, bf16: 312T, fp16: 312T}  # f32 must be there; others run at its rate if left out

@@ -117,6 +117,20 @@ std::string text_of(const Bound& bound, const Evaluation& evaluation) {
          lines_of("lost", lost, {own});
 }
 
+std::string margin_text(const Bound& bound, const Evaluation& evaluation, const Cluster& cluster) {
+  if (evaluation.cap_bytes != usable_bytes(cluster)) return "";
+  const double own = evaluation.estimate.step_seconds();
+  const auto left = static_cast<double>(left_bytes(cluster));
+  const Tried* best = nullptr;
+  for (const Tried& t : bound.tried) {
+    const bool is_kept_out = t.fate == Fate::misfit && is_priced(t) && t.bytes <= left;
+    if (is_kept_out && t.seconds < as_long * own && (!best || t.seconds < best->seconds)) best = &t;
+  }
+  return best ? fmt::format("margin: {}: {} ({}) with --memory-margin 0\n", asked_text(*best),
+                            price_text(*best), against_text(best->seconds, own))
+              : "";
+}
+
 std::string text_of(const Remedy& remedy) {
   return fmt::format("{} takes {} and {}", remedy.change, seconds_text(remedy.step_seconds),
                      bytes_text(remedy.memory_bytes));

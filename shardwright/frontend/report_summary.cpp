@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/adapters.h"
@@ -16,7 +17,15 @@
 namespace shardwright {
 namespace {
 
-/// `memory: 8.82 GB of the 83.9 GB of each device: 4.90 GB parameters, ...`
+/// `; as megatron-lm takes it, which reserves 9.44 GB`
+std::string framework_text(const Estimate& e) {
+  if (e.framework == own_framework) return "";
+  const Framework& f = framework_called(e.framework);
+  return fmt::format("; as {} takes it{}", f.name,
+                     f.reserve > 0 ? ", which reserves " + bytes_text(f.reserved(e.arena_bytes)) : "");
+}
+
+/// `memory: 8.82 GB of the 78.87 GB of each device (6% free): 4.90 GB parameters, ...`
 SummaryLine memory_line(const Evaluation& evaluation, const Cluster& cluster) {
   const Estimate& e = evaluation.estimate;
   const bool is_capped = evaluation.cap_bytes != usable_bytes(cluster);
@@ -25,9 +34,11 @@ SummaryLine memory_line(const Evaluation& evaluation, const Cluster& cluster) {
     if (e.memory.bytes[k] > 0)
       out += fmt::format("{}{} {}", out.empty() ? "" : ", ", bytes_text(e.memory.bytes[k]),
                          words_of(static_cast<MemoryKind>(k)));
-  return {fmt::format("memory: {} of the {} {} each device: {}{}", bytes_text(e.arena_bytes),
-                      bytes_text(evaluation.cap_bytes), is_capped ? "that the cap allows" : "of", out,
-                      e.framework == own_framework ? "" : fmt::format("; as {} takes it", e.framework))};
+  const std::string free =
+      is_capped || cluster.margin() == 0 ? "" : fmt::format(" ({} free)", share_text(cluster.margin()));
+  return {fmt::format("memory: {} of the {} {} each device{}: {}{}", bytes_text(e.arena_bytes),
+                      bytes_text(evaluation.cap_bytes), is_capped ? "that the cap allows" : "of", free, out,
+                      framework_text(e))};
 }
 
 SummaryLine time_line(const Estimate& e) {

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "shardwright/base/file.h"
+#include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster_file.h"
 #include "shardwright/plan/json_fields.h"
@@ -140,7 +141,8 @@ std::vector<std::string> stage_keys(bool is_old) {
 const std::vector<std::string>& plan_keys() {
   static const std::vector<std::string> keys = [] {
     const auto words = split(
-        "format model made_from fingerprint devices cluster cluster_text parallel search status "
+        "format model made_from fingerprint devices cluster cluster_text memory_margin parallel search "
+        "status "
         "search_seconds "
         "mesh more_meshes schedule micro_batches micro_batch_interleave stage_plans zero zero_threshold "
         "zero_group comm_fusion "
@@ -167,10 +169,21 @@ std::string status_of(const Json& json) {
 
 int devices_of(const Json& json) { return integer_of(member(json, "devices"), "devices", 1, most_devices); }
 
-/// A name says all of a preset; what was a file stands in the plan, as lines of it.
+double margin_of(const Json& json) {
+  const std::string text = text_or(json, "memory_margin", "");
+  const auto share = to_share(text);
+  if (!share) throw error("\"memory_margin\" '{}' {}", text, what_shares_are);
+  return *share;
+}
+
+/// A name says all of a preset but the margin; what was a file stands in the plan, as lines of it.
 Cluster cluster_of(const Json& json, int devices) {
   const std::string name = text_or(json, "cluster", host_cluster(devices).name);
-  if (!json.contains("cluster_text")) return cluster_called(name);
+  if (!json.contains("cluster_text")) {
+    Cluster out = cluster_called(name);
+    if (json.contains("memory_margin")) out.memory_margin = margin_of(json);
+    return out;
+  }
   const auto lines =
       member_or(json, "cluster_text", "a list of lines of a cluster file", std::vector<std::string>{});
   Cluster out = parse_cluster(join(lines, "\n"), "\"cluster_text\"");
@@ -181,7 +194,10 @@ Cluster cluster_of(const Json& json, int devices) {
 
 void set_cluster(Json& json, const Cluster& cluster) {
   json["cluster"] = cluster.name;
-  if (is_preset(cluster)) return;
+  if (is_preset(cluster)) {
+    if (cluster.memory_margin) json["memory_margin"] = share_text(*cluster.memory_margin);
+    return;
+  }
   const std::string text = to_text(cluster);
   json["cluster_text"] = split(trim(text), '\n');
 }

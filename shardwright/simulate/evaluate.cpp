@@ -6,7 +6,12 @@
 
 namespace shardwright {
 
-std::int64_t usable_bytes(const Cluster& cluster) { return cluster.memory_bytes - cluster.reserved_bytes; }
+std::int64_t left_bytes(const Cluster& cluster) { return cluster.memory_bytes - cluster.reserved_bytes; }
+
+std::int64_t usable_bytes(const Cluster& cluster) {
+  const std::int64_t left = left_bytes(cluster);
+  return left - static_cast<std::int64_t>(cluster.margin() * static_cast<double>(left));
+}
 
 namespace {
 

@@ -9,13 +9,14 @@
 
 namespace shardwright {
 
-/// Of each device's memory, what a plan may use: all but what driver and runtime have.
+/// Of each device's memory, what driver and runtime leave.
+std::int64_t left_bytes(const Cluster& cluster);
+/// Of this, what a plan may use where nobody says how much: all but the margin that is kept free.
 std::int64_t usable_bytes(const Cluster& cluster);
 
 struct EvaluateOptions {
-  std::optional<std::int64_t>
-      memory_cap;  // bytes of one device; none: the cluster's memory, less what is reserved
-  std::string framework{own_framework};  // by whose memory it is judged
+  std::optional<std::int64_t> memory_cap;  // bytes of one device; none: what is usable of the cluster's
+  std::string framework{own_framework};    // by whose memory it is judged
 };
 
 struct Evaluation {

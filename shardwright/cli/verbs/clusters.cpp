@@ -41,6 +41,7 @@ nlohmann::json json_of(const Cluster& c) {
         {"fp16", rate(DType::f16)}}},
       {"memory_bytes", c.memory_bytes},
       {"reserved_bytes", c.reserved_bytes},
+      {"memory_margin", c.margin()},
       {"memory_bytes_per_second", c.memory_bytes_per_second},
       {"caches", std::move(caches)},
       {"kernel_seconds", c.kernel_seconds},

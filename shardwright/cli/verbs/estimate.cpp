@@ -8,7 +8,9 @@ namespace {
 int run(const Arguments& arguments, Terminal& terminal) {
   require_page_writable(arguments);
   const PlannedModel made = planned_positional(
-      arguments, {"--json", "--html", "--memory-cap", "--device-memory", "--verify-passes"}, terminal);
+      arguments,
+      {"--json", "--html", "--memory-cap", "--device-memory", "--memory-margin", "--verify-passes"},
+      terminal);
   report(arguments, made.model, made.plan, terminal);
   return 0;
 }

@@ -18,7 +18,8 @@ int run(const Arguments& arguments, Terminal& terminal) {
   written_format(to);  // there is one
   if (!path.empty()) require_writable(path);
   const PlannedModel made = planned_positional(
-      arguments, {"--to", "-o", "--memory-cap", "--device-memory", "--verify-passes"}, terminal);
+      arguments, {"--to", "-o", "--memory-cap", "--device-memory", "--memory-margin", "--verify-passes"},
+      terminal);
   if (memory_cap_of(arguments))
     evaluation_of(arguments, compiled(arguments, made.model.graph, made.plan), made.plan.cluster,
                   made.plan.settings.framework);

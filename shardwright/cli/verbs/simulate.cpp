@@ -58,9 +58,10 @@ void require_few_events(const Pipeline& pipeline) {
 
 int run(const Arguments& arguments, Terminal& terminal) {
   require_page_writable(arguments);
-  const PlannedModel made = planned_positional(
-      arguments, {"--json", "--html", "--trace", "--memory-cap", "--device-memory", "--verify-passes"},
-      terminal);
+  const PlannedModel made = planned_positional(arguments,
+                                               {"--json", "--html", "--trace", "--memory-cap",
+                                                "--device-memory", "--memory-margin", "--verify-passes"},
+                                               terminal);
   const std::string path = arguments.text("--trace");
   if (!path.empty()) require_writable(path);
   const Pipeline pipeline = compiled(arguments, made.model.graph, made.plan);

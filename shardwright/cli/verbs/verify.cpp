@@ -45,7 +45,8 @@ void tell(const Proof& p, const Evaluation& evaluation, bool is_json, Terminal& 
 
 int run(const Arguments& arguments, Terminal& terminal) {
   const auto [model, plan] = planned_positional(
-      arguments, {"--json", "--memory-cap", "--device-memory", "--verify-passes"}, terminal);
+      arguments, {"--json", "--memory-cap", "--device-memory", "--memory-margin", "--verify-passes"},
+      terminal);
   const Pipeline pipeline = compiled(arguments, model.graph, plan);
   const Evaluation evaluation = own_evaluation_of(arguments, pipeline, plan.cluster);
   const bool is_json = arguments.is_on("--json");

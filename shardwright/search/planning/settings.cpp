@@ -264,30 +264,6 @@ Rows of_step() {
        .print = [](const PlanRequest& r) { return settings_of(r).framework; }}};
 }
 
-/// The smaller of the two counts.
-void cap_memory(PlanRequest& r, const Given& given) {
-  const auto bytes = to_bytes(given.text);
-  if (!bytes) throw given.wrong("should be a number of bytes, such as 60GB, 512MiB or 4096");
-  r.options.memory_cap = std::min(*bytes, r.options.memory_cap.value_or(*bytes));
-}
-
-Rows of_memory() {
-  return {{.flag = "--memory-cap",
-           .value = "BYTES",
-           .doc = "memory of each device that a plan may use, such as 60GB or 512MiB",
-           .part = SettingPart::memory,
-           .parse = cap_memory},
-          {.flag = "--device-memory",
-           .value = "BYTES",
-           .doc = "memory that each device has; limits plans as --memory-cap does",
-           .part = SettingPart::memory,
-           .parse = cap_memory}};
-}
-
-}  // namespace
-
-namespace {
-
 /// What of `request` contradicts what is given.
 std::optional<Conflict> conflict_in(const SettingRow& row, PlanRequest request, const Given& given) {
   try {
@@ -346,8 +322,8 @@ std::string to_text(const Recompute& recompute) {
 std::span<const SettingRow> all_settings() {
   static const Rows table = [] {
     Rows out;
-    for (const Rows& part : {of_machine(), of_order(), of_split(), of_step(), search_settings(), of_memory(),
-                             network_settings(), update_settings()})
+    for (const Rows& part : {of_machine(), of_order(), of_split(), of_step(), search_settings(),
+                             memory_settings(), network_settings(), update_settings()})
       out.insert(out.end(), part.begin(), part.end());
     return out;
   }();
@@ -380,6 +356,7 @@ std::string idle_reason(const SettingRow& row, const PlanRequest& request) {
     return request.devices == 1 ? "there is 1 device" : "each stage has 1 device";
   if (row.flag == "--dataset-strategy" && request.is_set) return "--set says how the data are split";
   if (row.flag == "--schedule" && stages == 1) return "there is one stage";
+  if (row.flag == "--memory-margin" && request.options.memory_cap) return "a cap says what a plan may use";
   if (row.part != SettingPart::search && row.flag != "--search") return "";
   if (request.parallel != Parallel::auto_parallel)
     return fmt::format("{} does not search", name_of(request.parallel));

@@ -82,8 +82,9 @@ void add_said(PlanRequest& request, const Constraints& said, const Given& given)
 /// Another precision. Without a word about it, the loss is scaled where gradients are fp16.
 void set_precision(Origin& origin, const Precision& precision);
 
-/// Rows that stand in files of their own (search_settings.cpp, training_settings.cpp).
+/// Rows that stand in files of their own (search_settings.cpp, memory_settings.cpp, training_settings.cpp).
 std::vector<SettingRow> search_settings();
+std::vector<SettingRow> memory_settings();
 std::vector<SettingRow> network_settings();
 std::vector<SettingRow> update_settings();
 
