@@ -40,7 +40,7 @@ class FieldWriter {
     add("model", "pipeline_model_parallel_size", grid_.of("pp"));
     if (grid_.by_sequence()) add("model", "sequence_parallel", true);
     left_.take({"dp", "tp", "pp", "sequence_parallel"});
-    left_.read_as("megatron");
+    left_.read_as("megatron-lm");
     left_.leave({"operators split otherwise"}, "Megatron splits as --set with these degrees does");
     left_.leave({"micro_batch_interleave"}, "there is no such setting");
   }

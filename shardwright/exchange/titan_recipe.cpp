@@ -100,7 +100,7 @@ class TitanReader {
     for (const char* name : {"parallelism.spmd_backend", "parallelism.enable_async_tensor_parallel",
                              "parallelism.full_dtensor", "training.steps", "training.disable_cuda_graphs"})
       if (has(name)) out_.not_heeded.push_back(fmt::format("{} has no effect on the plan", name));
-    set_.add("framework", "fsdp");
+    set_.add("framework", "torchtitan");
     out_.say("--set", set_.text(), "its options");
     return std::move(out_);
   }

@@ -50,7 +50,7 @@ class Reader {
     read_recompute();
     read_optimizer();
     read_model();
-    set_.add("framework", "megatron");
+    set_.add("framework", "megatron-lm");
     if (!flags_.idle().empty())
       note(fmt::format("{}: {} no effect on the plan", join(flags_.idle(), ", "),
                        flags_.idle().size() == 1 ? "has" : "have"));

@@ -36,7 +36,7 @@ class Writer {
   explicit Writer(const WrittenPlan& plan) : plan_(plan), grid_(plan.grid_for("MindFormers")), left_(plan) {}
 
   Exported run() {
-    left_.read_as("mindspore");
+    left_.read_as("mindformers");
     left_.take({"layers by stage"});
     const std::string body = batch() + parallel() + degrees() + recompute() + model() + optimizer();
     left_.leave({"operators split otherwise"}, "MindFormers splits as --set with these degrees does");
@@ -220,7 +220,7 @@ class Reader {
     take_settings();
     if (const auto batch = global_batch(config_.batch, devices())) set_.add("global_batch", *batch);
     set_.add("micro_batches", config_.batch.parts);
-    set_.add("framework", "mindspore");
+    set_.add("framework", "mindformers");
     out_.say("--set", set_.text(), "parallel_config");
     return std::move(out_);
   }

@@ -22,7 +22,7 @@ class Writer {
   explicit Writer(const WrittenPlan& plan) : plan_(plan), grid_(plan.grid_for("torchtitan")), left_(plan) {}
 
   Exported run() {
-    left_.read_as("fsdp");
+    left_.read_as("torchtitan");
     add_data();
     add_degrees();
     add_stages();
