@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 namespace shardwright {
 namespace {
 
@@ -34,6 +37,16 @@ TEST(Quantities, have_a_shortest_text_that_is_read_back) {
   EXPECT_EQ(quantity_text(0, "B"), "0B");
   for (const double x : {1.0 / 3, 1e-30, 123456789.0, 0x1p60, 4e-5, 0.1 + 0.2, 1e30})
     EXPECT_EQ(to_quantity(quantity_text(x, "B"), "B"), x);
+}
+
+TEST(Share, is_read_and_written_in_percent) {
+  for (const auto& [text, share] : std::map<std::string, double>{
+           {"6%", 0.06}, {" 6 %", 0.06}, {"0.06", 0.06}, {"0", 0}, {"99%", 0.99}, {"12.5%", 0.125}})
+    EXPECT_EQ(to_share(text), share) << text;
+  for (const char* text : {"", "%", "100%", "1", "6", "-1%", "nan", "inf%", "6GB", "6%%"})
+    EXPECT_EQ(to_share(text), std::nullopt) << text;
+  EXPECT_EQ(share_text(0.06), "6%");
+  for (double share : {0.0, 0.06, 0.125, 1.0 / 3, 0.999999}) EXPECT_EQ(to_share(share_text(share)), share);
 }
 
 }  // namespace

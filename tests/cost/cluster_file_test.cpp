@@ -50,6 +50,7 @@ TEST(ClusterFile, is_read_back_whatever_the_figures_are) {
     c.link_efficiency = share();
     c.overlap = share();
     if (below(2)) c.price_per_hour = quantity();
+    if (below(2)) c.memory_margin = static_cast<double>(below(1 << 20)) / (1 << 20);
     EXPECT_EQ(again(c), c) << to_text(c);
   }
 }
@@ -76,6 +77,26 @@ overlap: 0.9
 )");
   EXPECT_EQ(error_of([] { parse_cluster("nodes: 2\n", "two.yaml"); }),
             "two.yaml: devices_per_node is missing");
+}
+
+TEST(ClusterFile, says_what_plans_keep_free) {
+  const std::string file = to_text(cluster_called("a100-80g:2"));
+  const auto with = [&](const std::string& line) { return parse_cluster(file + "\n" + line, "f.yaml"); };
+  EXPECT_EQ(with("").margin(), usual_margin);
+  EXPECT_EQ(with("margin: 2.5%").margin(), 0.025);
+  EXPECT_EQ(with("margin: 0.25").margin(), 0.25);
+  EXPECT_EQ(with("margin: 0").margin(), 0);
+  EXPECT_EQ(cluster_called("cpu:2").margin(), 0);
+  for (const char* wrong : {"100%", "-1%", "6GB", "x", "nan", "1"})
+    EXPECT_THROW(with(fmt::format("margin: {}", wrong)), Error) << wrong;
+}
+
+TEST(Cluster, with_other_numbers_of_devices_keeps_its_margin) {
+  Cluster cluster = cluster_called("a100-80g:8");
+  cluster.memory_margin = 0.03;
+  EXPECT_TRUE(is_preset(cluster));
+  for (const int devices : {1, 8, 64}) EXPECT_EQ(resized(cluster, devices).margin(), 0.03) << devices;
+  EXPECT_EQ(cluster.part(0, 4).margin(), 0.03);
 }
 
 TEST(Cluster, with_other_numbers_of_devices_fills_nodes_as_its_own) {
