@@ -16,6 +16,12 @@ struct Family {
 constexpr std::array model_families{Family{"llama", "llama", "llama"}, Family{"gpt", "gpt", "gpt"},
                                     Family{"qwen", "qwen", "qwen-7b"}};
 
+/// What others call the sizes of a decoder's model, by our keys.
+constexpr std::array<std::string_view, 7> size_keys{"layers", "hidden", "heads", "kv_heads",
+                                                    "ffn",    "vocab",  "seq"};
+/// Keys that say nothing of its architecture.
+constexpr std::array<std::string_view, 4> other_keys{"batch", "documents", "labels", "places"};
+
 /// The default of a key in figures, where it is that of another: `heads`, `4*hidden`.
 std::int64_t resolved(const std::map<std::string, std::string>& keys, const std::string& text) {
   const std::size_t star = text.find('*');
@@ -41,7 +47,14 @@ ModelSizes sizes_of_model(const std::string& spec) {
       if (const std::size_t eq = part.find('='); eq != part.npos)
         keys[std::string(part.substr(0, eq))] = part.substr(eq + 1);
   for (const auto& [key, text] : keys)
-    if (const std::int64_t n = resolved(keys, text); n > 0 && key != "batch") out.sizes[key] = n;
+    if (const std::int64_t n = resolved(keys, text); n > 0 && std::ranges::count(size_keys, key) > 0)
+      out.sizes[key] = n;
+  const auto is_usual = [&](const auto& said) {
+    const auto usual = def->keys.find(said.first);
+    return (usual != def->keys.end() && usual->second == said.second) ||
+           std::ranges::count(size_keys, said.first) > 0 || std::ranges::count(other_keys, said.first) > 0;
+  };
+  if (!std::ranges::all_of(keys, is_usual)) return out;  // none of a family by name
   for (const Family& f : model_families)
     if (name.starts_with(f.begins)) out.family = f.name;
   return out;

@@ -10,6 +10,7 @@
 #include "shardwright/frontend/model.h"
 #include "shardwright/frontend/modules.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/graph/text.h"
 #include "tests/support/training_run.h"
 
 namespace shardwright {
@@ -118,6 +119,54 @@ TEST_P(SmallDecoders, train_alike_on_one_device_and_on_two) {
 INSTANTIATE_TEST_SUITE_P(EndToEnd, SmallDecoders,
                          ::testing::Values("llama", "gpt", "llama2-7b", "baichuan2-13b", "qwen-7b",
                                            "pangualpha-2.6b"));
+
+std::string graph_of(const std::string& model) { return to_text(build_model(model).graph); }
+
+// The families are members of one: what a key says is what the other family is.
+TEST(DecoderForms, make_of_each_family_the_other) {
+  const std::string sizes = "layers=2,hidden=32,heads=4,kv_heads=2,ffn=48,vocab=64,seq=16,batch=2";
+  EXPECT_EQ(graph_of("gpt:" + sizes + ",activation=swiglu,bias=0,norm=rms,positions=rope,tied=0"),
+            graph_of("llama:" + sizes));
+  EXPECT_EQ(graph_of("llama:" + sizes + ",activation=gelu,bias=1,norm=layer,positions=learned,tied=1"),
+            graph_of("gpt:" + sizes));
+  EXPECT_NE(graph_of("gpt:" + sizes), graph_of("llama:" + sizes));
+  EXPECT_EQ(graph_of("llama:" + sizes + ",bias=qkv,positions=rope"),
+            graph_of("llama:" + sizes + ",bias=qkv"));
+  EXPECT_EQ(graph_of("baichuan2-13b:" + sizes), graph_of("baichuan2-7b:" + sizes + ",positions=alibi"));
+}
+
+std::int64_t parameters_of(const std::string& keys) {
+  const std::string sizes = "layers=2,hidden=32,heads=4,ffn=48,vocab=64,seq=16,batch=2";
+  return summary(keys + (keys.find(':') == keys.npos ? ":" : ",") + sizes).at("parameters");
+}
+
+/// How much each key adds, by hand.
+TEST(DecoderForms, have_the_parameters_that_follow) {
+  const std::int64_t gpt = parameters_of("gpt"), llama = parameters_of("llama"), layers = 2, width = 32;
+  EXPECT_EQ(parameters_of("gpt:tied=0") - gpt, 64 * width);
+  EXPECT_EQ(parameters_of("gpt:kv_heads=1") - gpt, -layers * 2 * (width + 1) * 24);  // weights and biases
+  EXPECT_EQ(parameters_of("gpt:bias=0") - gpt, -layers * (4 * width + 48 + width));
+  EXPECT_EQ(parameters_of("gpt:bias=qkv") - gpt, -layers * (width + 48 + width));
+  EXPECT_EQ(parameters_of("gpt:positions=none") - gpt, -16 * width);
+  EXPECT_EQ(parameters_of("gpt:norm=rms") - gpt, -(2 * layers + 1) * width);
+  EXPECT_EQ(parameters_of("gpt:activation=geglu") - gpt, layers * (width + 1) * 48);
+  EXPECT_EQ(parameters_of("llama:head_dim=16") - llama, layers * 4 * width * (64 - 32));
+  EXPECT_EQ(parameters_of("llama:qk_norm=1") - llama, layers * 2 * 8);
+  for (const char* same : {"gpt:activation=squared_relu", "gpt:dropout=0.1,attention_dropout=0.2",
+                           "gpt:causal=0", "gpt:parallel_residual=1"})
+    EXPECT_EQ(parameters_of(same), gpt) << same;
+}
+
+TEST(DecoderForms, of_dropout_stand_behind_networks_and_in_attention) {
+  const std::string graph = graph_of(
+      "gpt:layers=1,hidden=32,heads=4,vocab=64,seq=16,dropout=0.25,"
+      "attention_dropout=0.125,activation=squared_relu");
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = graph.find("rate=0.25", at)) != graph.npos; ++at) ++count;
+  EXPECT_EQ(count, 3U);  // behind the embedding and both networks
+  EXPECT_NE(graph.find("rate=0.125"), graph.npos);
+  EXPECT_NE(graph.find("%layers.0.ffn.squared = square %layers.0.ffn.relu"), graph.npos) << graph;
+}
 
 // In C++, a decoder is a module: its operators are members that can be annotated.
 TEST(DecoderModules, operators_inside_can_be_annotated) {

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "shardwright/frontend/data_columns.h"
+#include "shardwright/frontend/decoder_keys.h"
 #include "shardwright/frontend/mixed_precision.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/frontend/modules.h"
@@ -25,7 +26,7 @@ constexpr std::int64_t trained_tokens = 4 << 20;
 constexpr std::int64_t most_layers = 4096;
 
 DecoderOptions sizes_of(const ModelArguments& arguments, const DecoderOptions& member) {
-  DecoderOptions o = member;
+  DecoderOptions o = with_forms(arguments, member);
   o.layers = arguments.integer("layers", member.layers);
   if (o.layers > most_layers)
     throw error(
@@ -34,11 +35,13 @@ DecoderOptions sizes_of(const ModelArguments& arguments, const DecoderOptions& m
         o.layers, most_layers);
   o.hidden = arguments.integer("hidden", member.hidden);
   o.heads = arguments.integer("heads", member.heads);
-  o.kv_heads = arguments.integer("kv_heads", member.kv_heads ? member.kv_heads : o.heads);
+  if (o.kv_heads == 0) o.kv_heads = o.heads;
   o.ffn = arguments.integer("ffn", member.ffn ? member.ffn : 4 * o.hidden);
   o.vocabulary = arguments.integer("vocab", member.vocabulary);
   o.sequence = arguments.integer("seq", member.sequence);
   if (arguments.keys.contains("places")) o.places = arguments.integer("places", o.sequence);
+  if (o.places > 0 && o.positions != Positions::learned)
+    throw error("places={}: only positions=learned has so many of its own; leave it out", o.places);
   if (o.places > 0 && o.places < o.sequence)
     throw error("places={}: sequences have {}", o.places, o.sequence);
   o.explicit_attention = arguments.attention == Attention::in_memory;
@@ -79,6 +82,8 @@ Model build(const ModelArguments& arguments, const Member& member) {
   const Decoder decoder(sizes_of(arguments, member.options));
   const std::int64_t batch = arguments.integer("batch", member.batch);
   if (arguments.cached > 0) {
+    if (!decoder.options.heads_as.is_causal)
+      throw error("causal=0: tokens see later ones, so that they cannot be made one after the other");
     Model step = build_step(arguments, decoder, batch);
     step.labels.classes = decoder.options.vocabulary;
     step.places = decoder.options.sequence;
@@ -104,6 +109,10 @@ Model build(const ModelArguments& arguments, const Member& member) {
   model.labels.classes = decoder.options.vocabulary;
   model.tokens = element_count(tokens.shape);
   model.has_attention = true;
+  if (decoder.options.heads_as.dropout > 0 && arguments.attention == Attention::flash)
+    model.warnings.push_back(fmt::format(
+        "attention_dropout={}: the weights that it is of lie in memory, as with --attention explicit",
+        decoder.options.heads_as.dropout));
   return model;
 }
 
@@ -116,8 +125,7 @@ ModelDef definition(const Member& member) {
       {"batch", std::to_string(member.batch)}, {"labels", "all"}};
   if (!o.query_layer) keys["documents"] = "together";
   if (o.positions == Positions::learned && !o.query_layer) keys["places"] = "seq";
-  if (o.activation == Activation::swiglu)
-    keys["kv_heads"] = o.kv_heads ? std::to_string(o.kv_heads) : "heads";
+  keys.merge(keys_of_forms(o));
   const std::int64_t trained = member.trained_by.empty() ? 0 : trained_tokens / o.sequence;
   return {.name = member.name,
           .doc = member.doc,

@@ -29,8 +29,15 @@ DecoderLayer::Network network_of(const std::string& name, const DecoderOptions& 
     case Activation::fast_gelu: return plain(gelu(name + ".gelu", "sigmoid"));
     case Activation::exact_gelu: return plain(gelu(name + ".gelu"));
     case Activation::relu: return plain(relu(name + ".relu"));
+    case Activation::squared_relu: {
+      PlainFeedForward out = plain(relu(name + ".relu"));
+      out.squared = Operator("square", name + ".squared");
+      return out;
+    }
     case Activation::gated_gelu:
       return GatedFeedForward(name, options.hidden, options.ffn, dense, gelu(name + ".gelu", "tanh"));
+    case Activation::gated_fast_gelu:
+      return GatedFeedForward(name, options.hidden, options.ffn, dense, gelu(name + ".gelu", "sigmoid"));
   }
   return GatedFeedForward(name, options.hidden, options.ffn, dense);
 }
@@ -154,7 +161,7 @@ Traced Decoder::embedded(Traced tokens, const Cached* cached, const DecoderData&
 Traced Decoder::operator()(Traced tokens, const Cached* cached, const DecoderData& data) const {
   Trace& trace = *tokens.trace;
   Traced x = dropped(embedded(tokens, cached, data), "embedding.dropout", options.embedding_dropout);
-  Masks masks(trace, tokens.type().shape, data, true);
+  Masks masks(trace, tokens.type().shape, data, options.heads_as.is_causal);
   const std::size_t plain = layers.size() - (options.query_layer ? 1 : 0);
   for (std::size_t l = 0; l < plain; ++l) {
     const std::int64_t window = l < options.windows.size() ? options.windows[l] : 0;

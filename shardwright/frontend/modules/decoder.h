@@ -20,8 +20,18 @@
 
 namespace shardwright {
 
-/// swiglu and gated_gelu are gated; fast_gelu is gelu in its sigmoid form, gelu and gated_gelu in its tanh form, exact_gelu as it is.
-enum class Activation : std::uint8_t { swiglu, gelu, fast_gelu, exact_gelu, relu, gated_gelu };
+/// swiglu and gated ones are gated; fast_gelu and gated_fast_gelu are gelu in its sigmoid form, gelu and gated_gelu in its tanh
+/// form, exact_gelu as it is.
+enum class Activation : std::uint8_t {
+  swiglu,
+  gelu,
+  fast_gelu,
+  exact_gelu,
+  relu,
+  gated_gelu,
+  gated_fast_gelu,
+  squared_relu
+};
 
 /// Where a layer's norms stand: before its networks, behind them, or both; or before both networks, which read one x.
 enum class NormPlaces : std::uint8_t { before, behind, both, parallel };

@@ -11,7 +11,9 @@ PlainFeedForward::PlainFeedForward(const std::string& name, std::int64_t width, 
       down(name + ".down", inner, width, options) {}
 
 Traced PlainFeedForward::operator()(Traced x) const {
-  return down(dropped(activation(up(x)), activation.name() + ".dropout", dropout));
+  const Traced active = activation(up(x));
+  const Traced inner = squared ? (*squared)(active) : active;
+  return down(dropped(inner, activation.name() + ".dropout", dropout));
 }
 
 GatedFeedForward::GatedFeedForward(const std::string& name, std::int64_t width, std::int64_t inner,

@@ -17,6 +17,7 @@ struct PlainFeedForward {
 
   Dense up;
   Operator activation;
+  std::optional<Operator> squared = {};  // of what the activation makes
   Dense down;
   double dropout = 0;  // of what `down` reads
 };

@@ -11,9 +11,9 @@
 
 namespace shardwright {
 
-/// How an attention knows where its elements stand: not at all (they are told by what enters the network), by turning
-/// queries and keys, or by a bias that grows with the distance.
-enum class Positions : std::uint8_t { learned, rotary, alibi };
+/// How an attention knows where its elements stand: not at all (they are told by what enters the network, or by nothing but
+/// that none sees a later one), by turning queries and keys, or by a bias that grows with the distance.
+enum class Positions : std::uint8_t { learned, rotary, alibi, none };
 
 /// Where queries and keys are normalised: nowhere, each head by itself, or all heads of an element together.
 enum class HeadNorm : std::uint8_t { none, of_each_head, of_all_heads };

@@ -56,7 +56,9 @@ std::string of_length(const std::string& spec, std::int64_t length, std::int64_t
   if (!def.keys.contains("seq")) throw error("{} has no sequences", def.name);
   auto keys = keys_of(spec);
   keys["seq"] = std::to_string(length);
-  if (def.keys.contains("places")) keys.try_emplace("places", std::to_string(longest));
+  const auto positions = keys.find("positions");
+  const bool are_usual = positions == keys.end() || positions->second == def.keys.at("positions");
+  if (def.keys.contains("places") && are_usual) keys.try_emplace("places", std::to_string(longest));
   return with_keys(spec, keys);
 }
 
