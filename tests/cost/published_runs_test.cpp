@@ -20,6 +20,7 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/cli/verb.h"
+#include "tests/support/published_plot.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -27,7 +28,7 @@ namespace {
 
 struct Priced {
   PublishedRun run;
-  double seconds = 0, memory_bytes = 0;
+  double seconds = 0, memory_bytes = 0, state_bytes = 0;
   bool fits = true;
 };
 
@@ -48,9 +49,15 @@ const std::vector<Priced>& priced() {
       const auto [it, is_new] = known.try_emplace(run.command);
       if (is_new) {
         const nlohmann::json document = document_of(run.command);
+        const nlohmann::json& all = document["memory_bytes"];
+        const nlohmann::json& memory =
+            run.is_last_stage && all.contains("stages") ? all["stages"].back() : all;
         it->second = {.run = {},
                       .seconds = document["step_seconds"],
-                      .memory_bytes = document["memory_bytes"][run.is_reserved ? "reserved" : "arena"],
+                      .memory_bytes = memory[run.is_reserved ? "reserved" : "arena"],
+                      .state_bytes = memory["parameters"].get<double>() +
+                                     memory["optimizer_state"].get<double>() +
+                                     memory["gradients"].get<double>(),
                       .fits = document["fits"]};
       }
       out.push_back(it->second);
@@ -95,8 +102,9 @@ double rank_correlation(const std::vector<double>& a, const std::vector<double>&
 
 /// The figures of some runs.
 struct Figures {
-  std::vector<double> errors, errors_without, memory;  // of time with the scalar and without; of memory
-  std::vector<double> predicted, measured;             // tokens per second and device
+  std::vector<double> errors, errors_without, memory,
+      states;                               // of time with the scalar and without; of memory, and states
+  std::vector<double> predicted, measured;  // tokens per second and device
   int ran = 0, ran_misfits = 0, failed = 0, failed_fits = 0;
 
   void add(const Priced& p, double scalar) {
@@ -105,7 +113,8 @@ struct Figures {
     if (p.run.ran_out_of_memory && p.fits) ++failed_fits;
     if (p.run.seconds && !p.fits) ++ran_misfits;
     if (p.run.memory_bytes) memory.push_back(std::abs(p.memory_bytes / *p.run.memory_bytes - 1));
-    if (!p.run.seconds) return;
+    if (p.run.state_bytes) states.push_back(std::abs(p.state_bytes / *p.run.state_bytes - 1));
+    if (!p.run.seconds || p.run.is_host_bound) return;
     errors.push_back(std::abs(scalar * p.seconds / *p.run.seconds - 1));
     errors_without.push_back(std::abs(p.seconds / *p.run.seconds - 1));
     predicted.push_back(p.run.tokens / (scalar * p.seconds) / p.run.devices);
@@ -113,19 +122,19 @@ struct Figures {
   }
   std::string line(const std::string& name, double scalar) const {
     const auto percent = [](double x) { return fmt::format("{:.1f} %", 100 * x); };
-    return fmt::format("| {} | {} | {} | {} | {} | {} | {:.3f} | {} | {} of {} | {} of {} |\n", name,
+    return fmt::format("| {} | {} | {} | {} | {} | {} | {:.3f} | {} | {} | {} of {} | {} of {} |\n", name,
                        errors.size(), scalar > 0 ? fmt::format("{:.2f}", scalar) : "", percent(mean(errors)),
                        percent(quantile(errors, 0.9)), percent(quantile(errors_without, 0.5)),
                        predicted.size() > 1 ? rank_correlation(predicted, measured) : 1,
-                       memory.empty() ? "" : percent(quantile(memory, 0.5)), failed_fits, failed, ran_misfits,
-                       ran);
+                       memory.empty() ? "" : percent(mean(memory)),
+                       states.empty() ? "" : percent(mean(states)), failed_fits, failed, ran_misfits, ran);
   }
 };
 
 std::map<std::string, double> scalars() {
   std::map<std::string, std::vector<double>> ratios;
   for (const Priced& p : priced())
-    if (p.run.seconds) ratios[p.run.source].push_back(*p.run.seconds / p.seconds);
+    if (p.run.seconds && !p.run.is_host_bound) ratios[p.run.source].push_back(*p.run.seconds / p.seconds);
   std::map<std::string, double> out;
   for (auto& [source, all] : ratios) out[source] = quantile(all, 0.5);
   return out;
@@ -151,8 +160,8 @@ std::string table() {
   std::string out =
       "| source, cluster | runs | scalar | mean error of time | 90th percentile | median without scalar | "
       "rank "
-      "correlation | median error of memory | out of memory, said to fit | ran, said not to |\n"
-      "|---|---|---|---|---|---|---|---|---|---|\n";
+      "correlation | mean error of memory | of states | out of memory, said to fit | ran, said not to |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const auto& [source, figures] : by_source) {
     const auto it = of_source.find(source);
     out += figures.line(source, it == of_source.end() ? 0 : it->second);
@@ -160,55 +169,19 @@ std::string table() {
   return out + all_figures().line("all", 0);
 }
 
-/// Predicted against measured tokens a second and device, without scalars, as SVG: on both axes powers of ten, a colour a
-/// source, the diagonal where both are equal.
+/// Predicted over measured, by source and year: time after the scalar of each source, and memory.
 std::string plot() {
-  constexpr double side = 460, margin = 60, low = 1.5, high = 5.5;  // pixels; powers of ten
-  const auto place = [&](double tokens) {
-    return (std::clamp(std::log10(tokens), low, high) - low) / (high - low) * side;
-  };
-  const auto x_of = [&](double tokens) { return margin + place(tokens); };
-  const auto y_of = [&](double tokens) { return margin + side - place(tokens); };
-  constexpr double legend = 300;
-  std::string out = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" font-family=\"sans-serif\" "
-      "font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
-      margin + side + legend, side + 2 * margin);
-  const auto line = [&](double x1, double y1, double x2, double y2, std::string_view colour) {
-    out += fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\"/>\n",
-                       x_of(x1), y_of(y1), x_of(x2), y_of(y2), colour);
-  };
-  const auto text = [&](double x, double y, std::string_view anchor, const std::string& words) {
-    out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor, words);
-  };
-  const double least = std::pow(10, low), most = std::pow(10, high);
-  for (double tokens = 100; tokens < most; tokens *= 10) {
-    line(tokens, least, tokens, most, "#ddd");
-    line(least, tokens, most, tokens, "#ddd");
-    text(x_of(tokens), margin + side + 16, "middle", fmt::format("{}", tokens));
-    text(margin - 4, y_of(tokens) + 4, "end", fmt::format("{}", tokens));
+  const std::map<std::string, double> of_source = scalars();
+  PublishedPanel time{"seconds of a step, predicted over measured, after one scalar a source", {}},
+      memory{"bytes of a device, predicted over measured", {}};
+  for (const Priced& p : priced()) {
+    if (p.run.seconds && !p.run.is_host_bound)
+      time.points.push_back(
+          {p.run.source, p.run.year, of_source.at(p.run.source) * p.seconds / *p.run.seconds});
+    if (p.run.memory_bytes)
+      memory.points.push_back({p.run.source, p.run.year, p.memory_bytes / *p.run.memory_bytes});
   }
-  line(least, least, most, most, "#888");
-  text(margin + side / 2, margin + side + 36, "middle", "measured tokens a second and device");
-  text(margin, margin - 12, "start", "predicted");
-  std::map<std::string, std::vector<const Priced*>> by_source;
-  for (const Priced& p : priced())
-    if (p.run.seconds) by_source[p.run.source].push_back(&p);
-  int source = 0;
-  for (const auto& [name, runs] : by_source) {
-    const std::string colour =
-        fmt::format("hsl({}, 70%, 45%)", 360 * source / static_cast<int>(by_source.size()));
-    for (const Priced* p : runs) {
-      const double tokens = p->run.tokens / p->run.devices;
-      out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\" fill-opacity=\"0.6\"/>\n",
-                         x_of(tokens / *p->run.seconds), y_of(tokens / p->seconds), colour);
-    }
-    const double y = margin + 18 * source++;
-    out +=
-        fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"4\" fill=\"{}\"/>\n", margin + side + 16, y - 4, colour);
-    text(margin + side + 26, y, "start", name);
-  }
-  return out + "</svg>\n";
+  return published_plot({time, memory});
 }
 
 void write_csv(const std::string& path) {

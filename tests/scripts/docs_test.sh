@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What the documents show is true: runs each command of their ```console blocks (behind `$ `) and compares what it
 # prints; a line `...` stands for the rest. C++ blocks of the README and of docs/add-an-operator.md are files.
+# SHARDWRIGHT_UPDATE_GOLDENS=1 writes into the documents what is printed now.
 # Usage: tests/scripts/docs_test.sh FOLDER that holds shardwright, tests/toy_shardwright, examples/ and python/
 set -uo pipefail
 build=$(realpath "$1")
@@ -19,16 +20,17 @@ failed=0 count=0
 # Times differ from run to run.
 steady() { sed -E 's/[0-9.e-]+ ms a step/T ms a step/; s/("search_seconds": ?)[0-9.e-]+/\1T/'; }
 
-check() { # DOCUMENT COMMAND WANTED
-  local got want=$3
-  got=$(bash -c "$2" 2>&1 | steady)
+check() { # DOCUMENT COMMAND WANTED; what stands there from now on is `shown`
+  local printed got want=$3 rest=''
+  shown=$3
+  printed=$(bash -c "$2" 2>&1)
+  [[ $want == *$'\n...' ]] && rest=$'\n...' want=${want%$'\n...'}
+  [[ -n $rest ]] && printed=$(head -n "$(wc -l <<<"$want")" <<<"$printed")
+  got=$(steady <<<"$printed")
   want=$(steady <<<"$want")
-  if [[ $want == *$'\n...' ]]; then
-    want=${want%$'\n...'}
-    got=$(head -n "$(wc -l <<<"$want")" <<<"$got")
-  fi
   ((++count))
   [[ $got == "$want" ]] && return
+  [[ -n ${SHARDWRIGHT_UPDATE_GOLDENS-} ]] && shown=$printed$rest && return
   echo "docs_test.sh: $1: \$ $2"
   diff <(echo "$want") <(echo "$got")
   failed=1
@@ -36,17 +38,24 @@ check() { # DOCUMENT COMMAND WANTED
 
 # shellcheck disable=SC2094 # check only prints the document's name
 for document in README.md docs/*.md docs/decisions/*.md; do
-  command='' wanted='' inside=0
+  command='' wanted='' inside=0 now=''
   while IFS= read -r line; do
     if ((inside)) && [[ $line == '$ '* || $line == '```' ]]; then
-      [[ -n $command ]] && check "$document" "$command" "${wanted%$'\n'}"
+      if [[ -n $command ]]; then
+        check "$document" "$command" "${wanted%$'\n'}"
+        now+=${shown:+$shown$'\n'}
+      fi
       command=${line#'$ '} wanted=''
+      now+=$line$'\n'
     elif ((inside)); then
       wanted+=$line$'\n'
+    else
+      now+=$line$'\n'
     fi
     [[ $line == '```' ]] && inside=0 command=''
     [[ $line == '```console' ]] && inside=1
   done <"$document"
+  [[ -n ${SHARDWRIGHT_UPDATE_GOLDENS-} ]] && printf %s "$now" >"$document"
 done
 ((count)) || { echo "docs_test.sh: no commands found"; failed=1; }
 
