@@ -158,6 +158,8 @@ class GroupFigures {
       const Graph& graph = prices.graph();
       const Phase phase = graph.node(graph.value(graph.node(transfer.node).operands.front()).producer).phase;
       out_.phase_communication_seconds[phase] += seconds;
+      if (graph.node(transfer.node).phase == Phase::update && phase != Phase::update)
+        out_.late_communication_seconds[phase] += seconds;
       for (int n = 0; n < static_cast<int>(transfer.parts.size()); ++n) {
         const Node& node = prices.graph().node({transfer.node.index + n});
         if (!is_transfer(node)) continue;

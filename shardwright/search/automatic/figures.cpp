@@ -73,12 +73,12 @@ void add_bytes(Figures& out, const Program& program) {
   out.moving = most_alive(program, {gradient, communication});
 }
 
-/// Of a micro-batch, in the forward.
-double received_bytes(const Graph& graph) {
+/// Of a micro-batch, or once a step.
+double received_bytes(const Graph& graph, Phase phase, bool once = false) {
   double out = 0;
   for (const Node& node : graph.nodes)
-    if (node.op->kind == OpKind::receive && node.phase == Phase::forward &&
-        node.attributes.integer("once", 0) == 0)
+    if (node.op->kind == OpKind::receive && node.phase == phase &&
+        (node.attributes.integer("once", 0) != 0) == once)
       out += static_cast<double>(graph.value(node.results.front()).type.bytes());
   return out;
 }
@@ -114,8 +114,14 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
   out.backward = e.phase_seconds[Phase::backward];
   out.update = e.phase_compute_seconds[Phase::update];
   out.transfers = e.phase_communication_seconds;
-  for (Phase phase : {Phase::forward, Phase::backward}) out.transfers[phase] /= program.micro_batches;
-  out.received = received_bytes(program.graph);
+  for (Phase phase : {Phase::forward, Phase::backward}) {
+    const double late = e.late_communication_seconds[phase];
+    out.late += late;
+    out.transfers[phase] = (out.transfers[phase] - late) / program.micro_batches;
+  }
+  out.received = received_bytes(program.graph, Phase::forward);
+  out.tied = received_bytes(program.graph, Phase::forward, true);
+  out.returned = received_bytes(program.graph, Phase::update);
   return out;
 }
 
