@@ -94,6 +94,8 @@ class Search {
     try_later();
     if (!trials_.does_fit() && std::isinf(worth_)) try_least_memory();
     try_hopeful();
+    try_near();
+    try_usual_cut();
   }
 
   /// By what the time of a structure is known.
@@ -252,6 +254,33 @@ class Search {
       if (!best || best->forecast.hopeful_seconds >= trials_.seconds()) return;
       try_candidate(*best);
     }
+  }
+
+  /// Forecasts err: what is forecast to take little longer than the best may be faster.
+  void try_near() {
+    constexpr int trials = 3;
+    constexpr double near = 1.04;
+    for (int i = 0; i < trials && trials_.does_fit() && !is_late(); ++i) {
+      Candidate* next = nullptr;
+      double least = near * trials_.seconds();
+      for (Candidate& c : candidates_) {
+        const double likely = misses_.of(c.structure).seconds * c.forecast.seconds;
+        if (c.is_tried || c.is_close || likely >= least || is_like_one_that_fits(c, candidates_)) continue;
+        next = &c, least = likely;
+      }
+      if (!next) return;
+      try_candidate(*next);
+    }
+  }
+
+  /// The best structure with its stages as they are cut where only the structure is said.
+  void try_usual_cut() {
+    const std::size_t number = trials_.best_number();
+    if (!trials_.does_fit() || is_late() || number >= count_) return;
+    const Constraints& s = record_[number].structure;
+    if (stages_of(s) == 1 || repeats_layers(s)) return;
+    if (const Graph* graph = tables_.graph(*s.micro_batches))
+      trials_.run(*graph, with_structure(request_, s), number);
   }
 
   /// Of what does not fit, or was not forecast to.
