@@ -91,6 +91,17 @@ WorkKind work_kind(const Rule& rule) {
   return reduced_operands(rule) > 2 ? WorkKind::chain : WorkKind::contraction;
 }
 
+bool is_of_matrices(const Rule& rule) {
+  return std::ranges::all_of(rule.operands, [&](const RuleTensor& t) {
+    const auto is_summed = [&](const std::vector<int>& dim) {
+      return std::ranges::any_of(dim, [&](int loop) { return is_reduced(rule, loop); });
+    };
+    const auto first = std::ranges::find_if(t.dims, is_summed);
+    const auto end = std::find_if_not(first, t.dims.end(), is_summed);
+    return first == t.dims.end() || (end + 1 >= t.dims.end() && std::none_of(end, t.dims.end(), is_summed));
+  });
+}
+
 bool is_batched(const Rule& rule) {
   for (std::size_t l = 0; l < rule.loops.size(); ++l) {
     const auto has = [l](const RuleTensor& t) { return has_loop(t, static_cast<int>(l)); };

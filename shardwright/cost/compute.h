@@ -41,11 +41,13 @@ struct Work {
 /// are told by their operator, not by their rule.
 WorkKind work_kind(const Rule& rule);
 
+/// What is summed stands side by side in each operand that has it, as its last dims or in front of the last.
+bool is_of_matrices(const Rule& rule);
 /// Bytes of which the rows of the operands of a product are multiples, where of loop dim l `count(l)` are here; elements
-/// of so many bytes. Of other work 0. `work_kind` of `rule` is `kind`.
+/// of so many bytes. 0 of other work, and of what is no product of matrices as they lie (1x1 convolutions). `work_kind` of `rule` is `kind`.
 template <class F>
 std::int64_t row_bytes(const Rule& rule, WorkKind kind, std::int64_t element, F count) {
-  if (kind != WorkKind::contraction) return 0;
+  if (kind != WorkKind::contraction || !is_of_matrices(rule)) return 0;
   std::int64_t out = 0;
   for (const RuleTensor& t : rule.operands) {
     if (t.dims.empty() || !t.is_sharded) continue;

@@ -98,7 +98,10 @@ TEST(RowBytes, are_those_of_the_last_dims_that_are_read) {
   EXPECT_EQ(of("m k+, n k+ -> m n", {{10, 64}, {50257, 64}}), 128);
   EXPECT_EQ(of("m k+, n k+ -> m n", {{10, 64}, {50257, 64}}, 16), 8);
   EXPECT_EQ(of("b m k+, b k+ n -> b m n", {{2, 10, 108}, {2, 108, 64}}), 8);
-  EXPECT_EQ(of("m n, m n -> m n", {{3, 5}, {3, 5}}), 0);  // no product
+  EXPECT_EQ(of("m n, m n -> m n", {{3, 5}, {3, 5}}), 0);                       // no product
+  EXPECT_EQ(of("b+ s+ k, b+ s+ n -> k n", {{2, 10, 64}, {2, 10, 50257}}), 2);  // a weight's gradient
+  EXPECT_EQ(of("b k+ h w, n k+ -> b n h w", {{2, 64, 7, 7}, {32, 64}}),
+            0);  // libraries lay it out as they like
 }
 
 TEST(RowBytes, of_many_products_are_told_from_those_of_one) {

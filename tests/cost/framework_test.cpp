@@ -42,7 +42,7 @@ double bytes_of(const Json& stage, std::initializer_list<const char*> kinds) {
 double state_of(const Json& stage) { return bytes_of(stage, {"parameters", "optimizer_state", "gradients"}); }
 
 /// Mean of what is off by, as a share.
-class Errors {
+class MeanError {
  public:
   void add(double predicted, double measured) { sum_ += std::abs(predicted / measured - 1), ++count_; }
   double mean() const { return sum_ / count_; }
@@ -56,7 +56,7 @@ TEST(Frameworks, meet_the_golden_memories_of_megatron_lm) {
   const Json all = Json::parse(std::ifstream("tests/reference/megatron_memory.json"));
   ASSERT_GE(all["rows"].size(), 20U);
   const double fixed = static_cast<double>(framework_called("megatron-lm").fixed_bytes);
-  Errors of_peak, of_allocated;
+  MeanError of_peak, of_allocated;
   for (const Json& row : all["rows"]) {
     const Json stage = stage_of(document_of(row["command"]));
     const double peak = stage["arena"], measured = row["memory_max"], state = state_of(stage);
