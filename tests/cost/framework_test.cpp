@@ -87,9 +87,9 @@ TEST(Frameworks, have_eighteen_bytes_of_a_parameter_or_six_and_a_share_of_twelve
   const double parameters = 8 * layer + norm + 1024 * 128 + positions;
   for (const auto& [set, precision, bytes] :
        {std::tuple("dp=4,micro_batch=1,global_batch=8,zero=0", "bf16", 18.0),
-        {"dp=4,micro_batch=1,global_batch=8,zero=1", "bf16", 6 + 12 / 4.0},
+        {"dp=4,micro_batch=1,global_batch=8,zero=1,zero_threshold=0", "bf16", 6 + 12 / 4.0},
         {"dp=4,micro_batch=1,global_batch=8,zero=0", "fp16", 20.0},
-        {"dp=4,micro_batch=1,global_batch=8,zero=1", "fp16", 4 + 16 / 4.0},
+        {"dp=4,micro_batch=1,global_batch=8,zero=1,zero_threshold=0", "fp16", 4 + 16 / 4.0},
         {"dp=4,micro_batch=1,global_batch=8,zero=0", "f32", 16.0}}) {
     const Json stage = stage_of(document_of(command(set, "megatron-lm", precision, "a100-80g:4")));
     EXPECT_NEAR(state_of(stage) / (bytes * parameters), 1, 0.02) << set << " " << precision;
@@ -135,7 +135,7 @@ TEST(Frameworks, hold_no_more_of_an_interleaved_schedule_for_more_micro_batches)
 
 /// f32 masters are all that there is of short weights, in shards.
 TEST(Frameworks, of_shards_have_no_short_weights_beside_their_masters) {
-  const std::string set = "dp=4,micro_batch=1,global_batch=8,zero=3";
+  const std::string set = "dp=4,micro_batch=1,global_batch=8,zero=3,zero_threshold=0";
   const double parameters = 8 * layer + norm + embedding + positions;
   const Json stage = stage_of(document_of(command(set, "fsdp2", "bf16", "a100-80g:4")));
   EXPECT_NEAR(state_of(stage) / (16 * parameters / 4), 1, 0.03);
