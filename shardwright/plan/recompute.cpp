@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <set>
 
@@ -10,97 +9,45 @@
 #include "shardwright/base/text.h"
 #include "shardwright/cost/compute.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/plan/repeated_modules.h"
 
 namespace shardwright {
 namespace {
 
-bool is_number(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
-}
-
-/// Too large ones are all the same.
-std::int64_t number_of(std::string_view digits) {
-  return to_integer(digits).value_or(std::numeric_limits<std::int64_t>::max());
-}
-
-/// Where the parts of a name end: `layers.0.add1` has them at 6, 8 and 13.
-std::vector<std::size_t> ends_of(std::string_view name) {
-  std::vector<std::size_t> out;
-  for (std::size_t i = 0; i <= name.size(); ++i)
-    if (i == name.size() || name[i] == '.' || name[i] == '/') out.push_back(i);
-  return out;
-}
-
-std::string_view part_of(std::string_view name, const std::vector<std::size_t>& ends, std::size_t i) {
-  const std::size_t begin = i == 0 ? 0 : ends[i - 1] + 1;
-  return name.substr(begin, ends[i] - begin);
-}
-
-/// `4-11`: the first and the last.
-std::optional<std::pair<std::int64_t, std::int64_t>> range_of(std::string_view text) {
-  const std::size_t dash = text.find('-');
-  if (dash == text.npos || !is_number(text.substr(0, dash)) || !is_number(text.substr(dash + 1))) return {};
-  return std::pair(number_of(text.substr(0, dash)), number_of(text.substr(dash + 1)));
-}
-
-/// `*` stands for anything in one part of a name, `4-11` for numbers.
-bool matches(std::string_view part, std::string_view pattern) {
-  if (const auto range = range_of(pattern); range && is_number(part))
-    return range->first <= number_of(part) && number_of(part) <= range->second;
-  if (pattern.empty()) return part.empty();
-  if (pattern.front() != '*')
-    return !part.empty() && part[0] == pattern[0] && matches(part.substr(1), pattern.substr(1));
-  for (std::size_t i = 0; i <= part.size(); ++i)
-    if (matches(part.substr(i), pattern.substr(1))) return true;
-  return false;
-}
-
-/// The module of `name` that `pattern` means, or nothing. A list of layers stands for each of them.
-std::string_view module_of(std::string_view name, std::string_view pattern) {
-  const auto ends = ends_of(name), wanted = ends_of(pattern);
-  if (wanted.size() > ends.size()) return {};
-  for (std::size_t i = 0; i < wanted.size(); ++i)
-    if (!matches(part_of(name, ends, i), part_of(pattern, wanted, i))) return {};
-  std::size_t last = wanted.size() - 1;
-  if (last + 1 < ends.size() && is_number(part_of(name, ends, last + 1))) ++last;
-  return name.substr(0, ends[last]);
-}
-
-/// The outermost repeated module that `name` lies in, or nothing. `ffn.1` is an operator, `layers.1.ffn` in a module.
-std::string_view repeated_module_of(std::string_view name) {
-  const auto ends = ends_of(name);
-  for (std::size_t i = 1; i + 1 < ends.size(); ++i)
-    if (is_number(part_of(name, ends, i))) return name.substr(0, ends[i]);
-  return {};
-}
-
-/// A forward operator, and the name by which it belongs to a module.
-struct Named {
-  NodeId node;
-  std::string_view name, own_name;
-};
-
-/// What has no name of its own (a statistic in front of its norm) belongs where the next that has one does.
-std::vector<Named> named_operators(const Graph& graph) {
-  std::vector<Named> out;
-  std::size_t unnamed = 0;
-  for (NodeId id : graph.node_ids()) {
-    if (graph.node(id).phase != Phase::forward || graph.node(id).op->kind != OpKind::compute) continue;
-    const std::string_view name = graph.name_of(id);
-    out.push_back({id, is_number(name) ? std::string_view() : name, name});
-    if (is_number(name)) continue;
-    for (; unnamed < out.size(); ++unnamed) out[unnamed].name = name;
+/// Of all operators those that a module has.
+class Members {
+ public:
+  explicit Members(const std::vector<NamedOperator>& operators) : operators_(operators) {
+    for (std::size_t i = 0; i < operators.size(); ++i) places_.emplace(operators[i].own_name, i);
   }
-  return out;
-}
 
-/// The region that `module` puts an operator in, or nothing.
-std::string region_of(const RecomputedModule& module, const Named& op) {
-  if (module.nodes.empty()) return std::string(module_of(op.name, module.module));
-  const bool is_inside =
-      std::find(module.nodes.begin(), module.nodes.end(), op.own_name) != module.nodes.end();
-  return is_inside ? module.module : "";
-}
+  struct Member {
+    std::size_t place = 0;
+    std::string region;
+    auto operator<=>(const Member&) const = default;
+  };
+  /// In the order of the operators.
+  std::vector<Member> of(const RecomputedModule& module) const {
+    std::vector<Member> out;
+    for (const std::string& node : module.nodes)
+      if (const auto place = places_.find(node); place != places_.end())
+        out.push_back({place->second, module.module});
+    if (!module.nodes.empty()) {
+      std::ranges::sort(out);
+      const auto twice = std::ranges::unique(out);
+      out.erase(twice.begin(), twice.end());
+      return out;
+    }
+    for (std::size_t i = 0; i < operators_.size(); ++i)
+      if (const auto region = module_of(operators_[i].name, module.module); !region.empty())
+        out.push_back({i, std::string(region)});
+    return out;
+  }
+
+ private:
+  const std::vector<NamedOperator>& operators_;
+  std::map<std::string_view, std::size_t> places_;
+};
 
 /// A product with a parameter: what layers are counted by.
 bool is_layer(const Graph& graph, NodeId id) {
@@ -114,17 +61,18 @@ bool is_layer(const Graph& graph, NodeId id) {
 class Regions {
  public:
   Regions(const Graph& graph, const Recompute& recompute)
-      : graph_(graph), recompute_(recompute), operators_(named_operators(graph)) {}
+      : graph_(graph), recompute_(recompute), operators_(named_operators(graph)), members_(operators_) {}
 
   std::vector<RecomputeRegion> run() {
     std::vector<bool> is_said(operators_.size());
-    for (const RecomputedModule& module : recompute_.modules)
-      for (std::size_t i = 0; module.is_on && i < operators_.size(); ++i) {
-        const std::string name = region_of(module, operators_[i]);
-        if (name.empty() || is_said[i]) continue;
+    for (const RecomputedModule& module : recompute_.modules) {
+      if (!module.is_on) continue;
+      for (const auto& [i, region] : members_.of(module)) {
+        if (is_said[i]) continue;
         is_said[i] = true;
-        add(name, operators_[i].node, module.options);
+        add(region, operators_[i].node, module.options);
       }
+    }
     if (recompute_.mode != RecomputeMode::none) add_rest(is_said);
     mark_kept();
     return std::move(out_);
@@ -145,7 +93,7 @@ class Regions {
   /// Regions of the mode: repeated modules, or even parts where there are none.
   void add_rest(const std::vector<bool>& is_said) {
     std::map<std::string_view, int> repeated;
-    for (const Named& op : operators_)
+    for (const NamedOperator& op : operators_)
       if (const auto module = repeated_module_of(op.name); !module.empty()) ++repeated[module];
     if (repeated.size() < 2) return add_parts(is_said);
     for (std::size_t i = 0; i < operators_.size(); ++i) {
@@ -177,7 +125,7 @@ class Regions {
     for (const RecomputedModule& module : recompute_.modules) {
       if (module.is_on) continue;
       std::vector<bool> is_kept(graph_.nodes.size());
-      for (const Named& op : operators_) is_kept[at(op.node.index)] = !region_of(module, op).empty();
+      for (const auto& [i, region] : members_.of(module)) is_kept[at(operators_[i].node.index)] = true;
       for (RecomputeRegion& region : out_)
         for (NodeId id : region.nodes)
           if (is_kept[at(id.index)]) region.kept.push_back(id);
@@ -186,15 +134,16 @@ class Regions {
 
   const Graph& graph_;
   const Recompute& recompute_;
-  std::vector<Named> operators_;
+  std::vector<NamedOperator> operators_;
+  Members members_;
   std::vector<RecomputeRegion> out_;
   std::map<std::string, std::size_t> number_of_;
 };
 
 /// Every module and operator that there is.
-std::vector<std::string> known_modules(const std::vector<Named>& operators) {
+std::vector<std::string> known_modules(const std::vector<NamedOperator>& operators) {
   std::vector<std::string> out{"none", "selected", "full"};
-  for (const Named& op : operators)
+  for (const NamedOperator& op : operators)
     for (std::size_t end : ends_of(op.name))
       if (end > 0) out.emplace_back(op.name.substr(0, end));
   std::sort(out.begin(), out.end());
@@ -298,10 +247,10 @@ Recompute with_modules(Recompute said, const std::vector<RecomputedModule>& modu
 }
 
 std::vector<RecomputedModule> by_name(std::vector<RecomputedModule> modules, const Graph& graph) {
-  const std::vector<Named> operators = named_operators(graph);
+  const std::vector<NamedOperator> operators = named_operators(graph);
   std::map<std::string_view, std::string_view> module_of_node;
   std::map<std::string_view, std::size_t> size;  // of a module
-  for (const Named& op : operators) {
+  for (const NamedOperator& op : operators) {
     const std::string_view module = repeated_module_of(op.name);
     module_of_node[op.own_name] = module;
     ++size[module];
@@ -324,14 +273,12 @@ std::vector<RecomputeRegion> regions_of(const Graph& graph, const Recompute& rec
 }
 
 void check(const Recompute& recompute, const Graph& graph) {
-  const std::vector<Named> operators = named_operators(graph);
+  const std::vector<NamedOperator> operators = named_operators(graph);
+  const Members members(operators);
   std::vector<const RecomputedModule*> said(operators.size());
   for (const RecomputedModule& module : recompute.modules) {
-    bool exists = false;
-    for (std::size_t i = 0; i < operators.size(); ++i) {
-      const std::string region = region_of(module, operators[i]);
-      if (region.empty()) continue;
-      exists = true;
+    const std::vector<Members::Member> own = members.of(module);
+    for (const auto& [i, region] : own) {
       if (!module.is_on) continue;
       if (said[i] && said[i]->module == module.module)
         throw error("recompute of '{}' is said twice", module.module);
@@ -341,7 +288,7 @@ void check(const Recompute& recompute, const Graph& graph) {
             said[i]->module, module.module, operators[i].name);
       said[i] = &module;
     }
-    if (!exists)
+    if (own.empty())
       throw error("recompute of '{}': the network has no such module or operator{}", module.module,
                   near_names(module.module, known_modules(operators)));
   }
