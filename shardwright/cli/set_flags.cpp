@@ -5,6 +5,7 @@
 
 #include "shardwright/cost/cluster.h"
 #include "shardwright/plan/optimizer_parallel.h"
+#include "shardwright/plan/set_words.h"
 #include "shardwright/search/planning/settings.h"
 
 namespace shardwright {
@@ -13,7 +14,7 @@ namespace {
 class SetDoor {
  public:
   explicit SetDoor(Arguments arguments)
-      : arguments_(std::move(arguments)), said_(parse_constraints(arguments_.given("--set"))) {}
+      : arguments_(std::move(arguments)), said_(parse_set(arguments_.given("--set")).said) {}
 
   Arguments run() {
     set_machine();

@@ -303,7 +303,8 @@ int recomputed_layers(const WrittenPlan& plan) {
   if (recompute.mode != RecomputeMode::none || recompute.modules.empty()) return -1;
   std::set<std::string> names;
   for (const RecomputedModule& m : recompute.modules) {
-    if (!m.is_on || m.options != RecomputeOptions{} || !m.module.starts_with(layers)) return -1;
+    if (!m.is_on || !m.nodes.empty() || m.options != RecomputeOptions{} || !m.module.starts_with(layers))
+      return -1;
     for (const std::string& name : names_of_range(m.module)) names.insert(name);
   }
   std::size_t count = 0;

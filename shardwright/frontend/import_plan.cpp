@@ -16,6 +16,7 @@
 #include "shardwright/frontend/model_sizes.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/batch.h"
+#include "shardwright/plan/set_words.h"
 #include "shardwright/search/planning/settings.h"
 #include "shardwright/search/planning/stages_of_plan.h"
 #include "shardwright/search/planning/suggestion.h"
@@ -56,7 +57,7 @@ class Asking {
 
   RecipeRequest run() {
     for (const Recipe::Said& said : recipe_.recipe.said)
-      if (said.flag == "--set") add_of_set(parse_constraints({said.flag, said.text}), said.key);
+      if (said.flag == "--set") add_of_set(parse_set({said.flag, said.text}).said, said.key);
     PlanRequest& r = out_.request;
     r = {.model = recipe_.model,
          .devices = recipe_.cluster.devices(),

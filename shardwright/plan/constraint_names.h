@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct NamedRow {
   /// What `from` says of `name`, which is something.
   void (*take)(Constraints& to, const Constraints& from, const std::string& name);
 };
+/// The text of constraints at the commas that stand in no brackets.
+std::vector<std::string_view> parts_of_constraints(std::string_view text);
+
 /// In the order in which they are written.
 std::span<const NamedRow> named_rows();
 

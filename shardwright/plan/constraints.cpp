@@ -5,6 +5,7 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/plan/constraint_names.h"
+#include "shardwright/plan/set_words.h"
 
 namespace shardwright {
 namespace {
@@ -13,22 +14,6 @@ std::size_t index_of(std::string_view name) {
   const auto kind = std::ranges::find(degree_kinds, name, &DegreeKind::name);
   require(kind != degree_kinds.end(), "there is no degree {}", name);
   return static_cast<std::size_t>(kind - degree_kinds.begin());
-}
-
-/// At the commas that stand in no brackets.
-std::vector<std::string_view> parts_of(std::string_view text) {
-  std::vector<std::string_view> out;
-  constexpr std::string_view opening = "{([", closing = "})]";
-  int depth = 0;
-  std::size_t begin = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    depth += opening.find(text[i]) != opening.npos ? 1 : closing.find(text[i]) != closing.npos ? -1 : 0;
-    if (text[i] != ',' || depth > 0) continue;
-    out.push_back(text.substr(begin, i - begin));
-    begin = i + 1;
-  }
-  out.push_back(text.substr(begin));
-  return out;
 }
 
 /// Whether some row has read it. Throws: Error if it had been read before.
@@ -43,6 +28,21 @@ bool read_named(Constraints& c, std::set<std::pair<std::string, const void*>>& s
 }
 
 }  // namespace
+
+std::vector<std::string_view> parts_of_constraints(std::string_view text) {
+  std::vector<std::string_view> out;
+  constexpr std::string_view opening = "{([", closing = "})]";
+  int depth = 0;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    depth += opening.find(text[i]) != opening.npos ? 1 : closing.find(text[i]) != closing.npos ? -1 : 0;
+    if (text[i] != ',' || depth > 0) continue;
+    out.push_back(text.substr(begin, i - begin));
+    begin = i + 1;
+  }
+  out.push_back(text.substr(begin));
+  return out;
+}
 
 Degrees::Degrees(std::initializer_list<std::pair<std::string_view, int>> said) {
   for (const auto& [name, degree] : said) set(name, degree);
@@ -90,13 +90,18 @@ Constraints parse_constraints(const Given& given) {
   std::set<std::pair<std::string, const void*>> seen;
   std::vector<std::string> known;
   for (const ConstraintWord& word : constraint_words()) known.emplace_back(word.name);
-  for (std::string_view part : parts_of(given.text)) {
+  const std::vector<std::string> of_set = set_word_names();
+  known.insert(known.end(), of_set.begin(), of_set.end());
+  for (std::string_view part : parts_of_constraints(given.text)) {
     const std::size_t equals = part.find('=');
     const std::string key(trim(part.substr(0, equals)));
     if (equals == part.npos) throw error("{} '{}': should be KEY=VALUE,...", given.called, part);
     const Given value{fmt::format("{} {}", given.called, key), std::string(trim(part.substr(equals + 1)))};
     const auto word = std::ranges::find(constraint_words(), key, &ConstraintWord::name);
     if (word == constraint_words().end()) {
+      if (std::ranges::find(of_set, key) != of_set.end())
+        throw error("{}={}: is for --set alone, which says the whole plan; leave it out", value.called,
+                    value.text);
       if (read_named(out, seen, key, value, given)) continue;
       throw error(
           "{}: '{}' is unknown{}; there are {}, and NAME={{LOOP DIM: DEGREE}}, NAME=stage N, "

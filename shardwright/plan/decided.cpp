@@ -51,7 +51,7 @@ Constraints decided_by(const Plan& plan, std::int64_t samples) {
   if (samples > 0 && degrees && samples % degrees->sharing(Sharing::batch) == 0)
     out.micro_batch = samples / degrees->sharing(Sharing::batch);
   out.zero = s.optimizer_parallel.level;
-  out.recompute = Again(s.recompute.mode, !s.recompute.modules.empty());
+  out.recompute = Again(s.recompute.mode, std::ranges::any_of(s.recompute.modules, &RecomputedModule::is_on));
   Offload shares = s.offload;
   for (std::string& name : std::exchange(shares.operators, {})) out.hosted.insert(std::move(name));
   if (shares.is_on()) out.offload = std::move(shares);

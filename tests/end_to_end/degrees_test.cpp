@@ -7,7 +7,7 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/graph/op.h"
-#include "shardwright/plan/constraints.h"
+#include "shardwright/plan/set_words.h"
 #include "tests/support/draws.h"
 #include "tests/support/training_run.h"
 
@@ -33,16 +33,19 @@ TEST_P(EndToEndDegrees, have_the_losses_of_one_device) {
   const DegreesCase& c = GetParam();
   const TrainingRun run{
       .model = c.model, .optimizer = {.name = "momentum"}, .precision = DType::f64, .steps = 3};
-  const Constraints said = parse_constraints({"--set", c.set});
+  PlanWords words = parse_set({"--set", c.set});
+  const Constraints& said = words.said;
   PlanRequest request{.devices = static_cast<int>(said.degrees.devices()),
                       .parallel = Parallel::semi_auto_parallel,
                       .constraints = said,
-                      .is_set = true};
+                      .is_set = true,
+                      .stage_layers = words.stage_layers,
+                      .layers_again = words.again};
   request.constraints.schedule = c.schedule;
   request.constraints.micro_batches = c.micro_batches;
-  request.constraints.zero = c.zero;
+  if (!said.zero) request.constraints.zero = c.zero;
   request.constraints.zero_threshold = 0;
-  request.constraints.recompute = c.recompute;
+  if (!said.recompute) request.constraints.recompute = c.recompute;
   testing::expect_same(testing::run_planned(run, request), testing::run_alone(run),
                        {.losses = 1e-9, .weights = 1e-7});
 }
@@ -106,6 +109,28 @@ INSTANTIATE_TEST_SUITE_P(
         DegreesCase{"operators_in_stages", llama,
                     "dp=2,tp=2,pp=2,layers.0=stage 0,layers.1-3=stage 1,layers.*.norm1={i0: dp, i1: tp}", 4,
                     1},
+        DegreesCase{"layers_by_stage", gpt, "tp=2,pp=2,stage_layers=1-3,recompute=full,recompute_layers=0-2",
+                    4},
+        DegreesCase{"no_layer_in_the_last_stage", llama, "dp=2,pp=4,stage_layers=1-2-1-0", 2},
+        DegreesCase{"layers_by_chunk", "gpt:layers=7,hidden=16,heads=2,vocab=48,seq=8,batch=8",
+                    "pp=2,stage_layers=1-2-2-2,recompute=selected,recompute_layers=1", 1, 0,
+                    RecomputeMode::none, Schedule::interleaved(2)},
+        DegreesCase{"chunks_and_few_micro_batches", "gpt:layers=8,hidden=16,heads=2,vocab=48,seq=8,batch=8",
+                    "pp=4", 2, 0, RecomputeMode::none, Schedule::interleaved(2)},
+        DegreesCase{"layers_together", gpt, "tp=2,recompute=full,recompute_together=3", 2},
+        DegreesCase{"instances", gpt, "dp=4,zero=2,optimizer_instances=2", 2},
+        DegreesCase{"dropout",
+                    "gpt:layers=2,hidden=32,heads=4,kv_heads=2,vocab=48,seq=8,batch=8,dropout=0.2,"
+                    "attention_dropout=0.1,activation=squared_relu,tied=0",
+                    "dp=2,tp=2,pp=2,sequence_parallel=1", 2, 1, RecomputeMode::full},
+        DegreesCase{"wide_heads",
+                    "llama:layers=2,hidden=32,heads=4,kv_heads=2,head_dim=16,qk_norm=1,ffn=48,"
+                    "vocab=48,seq=8,batch=8,bias=qkv,parallel_residual=1",
+                    "dp=2,tp=2,sequence_parallel=1", 1, 1},
+        DegreesCase{"encoder",
+                    "gpt:layers=2,hidden=32,heads=4,vocab=48,seq=8,batch=8,causal=0,norm=rms,"
+                    "activation=quick_geglu,positions=none,bias=0",
+                    "dp=2,tp=2,pp=2", 2},
         DegreesCase{"learned_queries", pangu, "dp=2,tp=2,pp=2", 2},
         DegreesCase{"convolutions", "resnet18:image=32,classes=8,batch=8", "tp=2"}),
     [](const auto& test) { return test.param.name; });

@@ -224,9 +224,8 @@ class Reader {
                        count.value));
     if (!method.empty() && method != "block" && method != "uniform")
       throw error("--recompute-method {}: should be uniform or block", method);
-    if (method == "uniform" && count.value > 1)
-      note(fmt::format("{} {}: each layer is computed again by itself", count.key, count.value));
     set_.add("recompute", "full");
+    if (method == "uniform" && count.value > 1) set_.add("recompute_together", count.value);
   }
 
   void add_blocks(int count) {

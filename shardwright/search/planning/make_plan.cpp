@@ -9,6 +9,7 @@
 #include "shardwright/base/progress.h"
 #include "shardwright/graph/calls.h"
 #include "shardwright/plan/complete.h"
+#include "shardwright/plan/set_words.h"
 #include "shardwright/search/automatic/stock.h"
 #include "shardwright/search/planning/contradictions.h"
 #include "shardwright/search/planning/decisions.h"
@@ -66,6 +67,27 @@ Cluster cluster_of(const PlanRequest& request) {
   return out;
 }
 
+/// Throws: Error if layers are counted of what has none: of one stage, or of what is not computed again.
+void check_layers(const PlanRequest& request, const Settings& settings) {
+  const std::string layers = numbers_text(request.stage_layers);
+  if (!layers.empty() && settings.pipelining.stages == 1)
+    throw error("stage_layers={}: there is one stage; say pp, too", layers);
+  const auto& stages = request.constraints.stages;
+  if (!layers.empty() && !stages.empty())
+    throw error("stage_layers={} and {}=stage {} both say where stages are cut; leave one out", layers,
+                stages.begin()->first, stages.begin()->second);
+  const LayersAgain& again = request.layers_again;
+  const std::string first = numbers_text(again.first);
+  if (!first.empty() && again.together > 1)
+    throw error("recompute_layers={} and recompute_together={}: there is no way to say both; leave one out",
+                first, again.together);
+  if (!first.empty() && settings.recompute.mode == RecomputeMode::none)
+    throw error("recompute_layers={}: of nothing; say recompute=full or recompute=selected, too", first);
+  if (again.together > 1 && settings.recompute.mode != RecomputeMode::full)
+    throw error("recompute_together={}: is of recompute=full, which computes whole layers again; say it, too",
+                again.together);
+}
+
 /// The plan before anything is chosen.
 Plan draft(const Graph& graph, const PlanRequest& request) {
   if (request.parallel == Parallel::stand_alone && request.devices > 1)
@@ -89,6 +111,7 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
     throw error("constraints: '{}' is in stage {} but there is one stage; say pp, too",
                 fixed.stages.begin()->first, fixed.stages.begin()->second);
   if (!request.is_set) check_stages(fixed, s.pipelining);
+  check_layers(request, s);
   if (const std::string why = refusal_of(s.pipelining); !why.empty()) throw error("{}", why);
   check_names(graph, fixed);  // also where the mode has no use for them
   check_operators(graph, fixed);
@@ -165,6 +188,8 @@ Plan planned(const Graph& graph, PlanRequest request, const Taker& take) {
   begin_clock(request.options);
   Plan plan = draft(graph, request);
   StagedGraph cut = parts_of(graph, request, plan);
+  if (request.layers_again.is_on())
+    plan.settings.recompute = of_layers(std::move(plan.settings.recompute), cut.stages, request.layers_again);
   plan.stages.clear();
   bool repeats_tensor = true;  // in every stage
   const int parts = plan.settings.pipelining.parts();

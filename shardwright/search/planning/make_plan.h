@@ -6,6 +6,7 @@
 #include "shardwright/passes/formats.h"
 #include "shardwright/plan/constraints.h"
 #include "shardwright/plan/plan.h"
+#include "shardwright/plan/recompute_layers.h"
 #include "shardwright/plan/settings.h"
 #include "shardwright/search/planning/problem.h"
 
@@ -33,6 +34,9 @@ struct PlanRequest {
   /// So many there are where nobody says how many, and none others are tried: their loss is another. Empty: as many as
   /// stages, and a search may choose.
   std::optional<int> kept_micro_batches = {};
+  /// Of `is_set`: layers of each stage, and which are computed again, by number (plan/set_words.h); empty: as is usual.
+  std::vector<int> stage_layers = {};
+  LayersAgain layers_again = {};
   std::vector<int> stage_of = {};   // per forward node its stage, where that is known; empty: it is not
   MicroBatches micro_batches = {};  // of a stage: planning says so itself
   FormatsOf formats = {};           // of the backend that will run it: memory formats take room, too

@@ -6,8 +6,8 @@
 
 #include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
-#include "shardwright/plan/constraints.h"
 #include "shardwright/plan/optimizer_parallel.h"
+#include "shardwright/plan/set_words.h"
 #include "shardwright/search/planning/search_for.h"
 
 namespace shardwright {
@@ -127,7 +127,8 @@ void check_agrees(const PlanRequest& r, const Constraints& said, const Given& gi
 
 /// Of degrees that are left out there is 1. Samples and devices are for flags to say (cli/set_flags.h).
 void set_all(PlanRequest& r, const Given& given) {
-  Constraints said = parse_constraints(given);
+  PlanWords words = parse_set(given);
+  Constraints& said = words.said;
   if (said.recompute.value_or(Again{}).layers)
     throw error(
         "{} recompute={}: a search chooses how many layers, so that is for --fix; --set takes none, selected "
@@ -146,6 +147,8 @@ void set_all(PlanRequest& r, const Given& given) {
   said.micro_batch.reset();
   said.global_batch.reset();
   r.constraints = merged(std::move(r.constraints), said);
+  r.stage_layers = std::move(words.stage_layers);
+  r.layers_again = std::move(words.again);
   r.is_set = true;
 }
 
@@ -180,8 +183,9 @@ Rows of_split() {
   return {
       {.flag = "--set",
        .value = "KEY=VALUE,...",
-       .doc = "fixes the whole plan by these: dp, tp, pp, micro_batch, micro_batches, global_batch, zero, "
-              "recompute, schedule, sequence_parallel; decoders are split as Megatron does",
+       .doc =
+           "fixes the whole plan: dp, tp, pp, stage_layers, micro_batch, micro_batches, global_batch, zero, "
+           "optimizer_instances, recompute, recompute_layers, recompute_together, schedule, and more",
        .part = SettingPart::split,
        .parse = set_all},
       {.flag = "--search",

@@ -11,6 +11,7 @@
 #include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/recompute.h"
+#include "shardwright/plan/set_words.h"
 #include "shardwright/search/planning/problem.h"
 
 namespace shardwright {
@@ -275,9 +276,47 @@ std::vector<int> asked_stages(const Graph& graph, const std::map<std::string, in
   return out;
 }
 
-std::vector<int> layered_stages(const Graph& graph, int stages) {
+namespace {
+
+/// Throws: Error unless `numbers` share all layers out among the stages.
+void check_stage_layers(const std::vector<int>& numbers, int stages, int layers) {
+  const std::string said = "stage_layers=" + numbers_text(numbers);
+  if (std::ssize(numbers) != stages)
+    throw error("{}: {} numbers, but there are {} stages, chunks counted", said, numbers.size(), stages);
+  if (const std::int64_t all = std::accumulate(numbers.begin(), numbers.end(), std::int64_t{0});
+      all != layers)
+    throw error("{}: {} layers, but the network has {}", said, all, layers);
+  for (std::size_t s = 1; s + 1 < numbers.size(); ++s)
+    if (numbers[s] == 0) throw error("{}: stage {} would have nothing to do; give it a layer", said, s);
+}
+
+/// Operators of no layer: what reads of layers is of the last stage, all else of the first.
+std::vector<int> with_ends(const Graph& graph, std::vector<int> stage_of, int stages) {
+  std::vector<bool> reads_layers(graph.nodes.size());
+  for (NodeId id : graph.node_ids()) {
+    int& stage = stage_of[at(id.index)];
+    const bool reads = stage != unknown || std::ranges::any_of(graph.node(id).operands, [&](ValueId v) {
+                         return reads_layers[at(graph.value(v).producer.index)];
+                       });
+    reads_layers[at(id.index)] = reads;
+    if (stage == unknown) stage = reads ? stages - 1 : 0;
+  }
+  return stage_of;
+}
+
+}  // namespace
+
+std::vector<int> layered_stages(const Graph& graph, int stages, const std::vector<int>& numbers) {
   const std::vector<RecomputeRegion> layers = regions_of(graph, {.mode = RecomputeMode::full});
   const auto count = static_cast<int>(layers.size());
+  if (!numbers.empty()) {
+    check_stage_layers(numbers, stages, count);
+    std::vector<int> stage_of(graph.nodes.size(), unknown);
+    for (int s = 0, l = 0; s < stages; ++s)
+      for (const int end = l + numbers[at(s)]; l < end; ++l)
+        for (NodeId id : layers[at(l)].nodes) stage_of[at(id.index)] = s;
+    return with_ends(graph, std::move(stage_of), stages);
+  }
   if (count < stages)
     throw Infeasible(
         fmt::format("{} stages: the network has {} layers; ask for fewer stages", stages, count));

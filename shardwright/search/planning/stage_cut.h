@@ -39,8 +39,10 @@ std::vector<int> asked_stages(const Graph& graph, const std::map<std::string, in
 
 /// The same by layers, which are what `full` recomputes (plan/recompute.h), as many in each stage. Where they do not come
 /// out even, the embedding in front and the head behind count as a layer each; what is left over is spread.
-/// Throws: Infeasible if there are fewer layers than stages.
-std::vector<int> layered_stages(const Graph& graph, int stages);
+/// Of `layers`, where it is not empty, each stage has so many: what stands before the first layer is in the first stage, what
+/// stands behind the last one in the last.
+/// Throws: Infeasible if there are fewer layers than stages; Error if `layers` are not those of so many stages.
+std::vector<int> layered_stages(const Graph& graph, int stages, const std::vector<int>& layers = {});
 
 /// The longest of `asked` that is `name` or a module around it; nullptr if there is none.
 const std::pair<const std::string, int>* stage_asked_of(const std::map<std::string, int>& asked,

@@ -58,7 +58,7 @@ StagedGraph parts_of(const Graph& graph, const PlanRequest& request, const Plan&
   else if (p.stages > 1 && !request.constraints.stages.empty())
     stage_of = asked_stages(graph, stages_by_name(request.constraints), p.parts());
   else if (p.stages > 1 && request.is_set)
-    stage_of = layered_stages(graph, p.parts());
+    stage_of = layered_stages(graph, p.parts(), request.stage_layers);
   else if (p.stages > 1)
     stage_of = even_stages(graph, Calls(graph), plan.cluster,
                            {.stages = p.parts(), .micro_batches = p.batch_parts()});
