@@ -6,6 +6,7 @@ Unsaid with the reason: what the program has no words for. What stands in for so
 
     python3 tests/outside/published_2026.py FILE.json            how many rows are said, and why the others are not
     python3 tests/outside/published_2026.py FILE.json --run      and what `estimate` makes of them: one JSON line a row
+    python3 tests/outside/published_2026.py FILE.json --rows     those that are said, as tests/reference/published_2026.json has them
 """
 import collections
 import dataclasses
@@ -13,7 +14,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 
 PROGRAM = os.environ.get("SHARDWRIGHT", "build/release/shardwright")
 
@@ -30,60 +30,18 @@ class Call:
 
 # ---- the machine ----
 
-# Memory, bytes a second, FLOP a second of f64, f32 and 16 bit, devices of a node, and links: kind, devices of a block (None:
-# all there are), latency, bytes a second.
-MACHINES = {
-    "GB200": ("184GB", "8000GB/s", ("40T", "80T", "2450T"), 4, (("nvlink", 72, "5us", "900GB/s"), ("ib", None, "10us", "50GB/s"))),
-    "GB300": ("279GB", "8000GB/s", ("1.3T", "80T", "2450T"), 4, (("nvlink", 72, "5us", "900GB/s"), ("ib", None, "10us", "100GB/s"))),
-    "B200": ("180GB", "7700GB/s", ("37T", "75T", "2250T"), 8, (("nvlink", 8, "5us", "900GB/s"), ("ib", None, "10us", "50GB/s"))),
-    "H800": ("80GB", "3350GB/s", ("1T", "67T", "989.4T"), 8, (("nvlink", 8, "5us", "200GB/s"), ("ib", None, "10us", "50GB/s"))),
-    "GH200": ("96GB", "4000GB/s", ("34T", "67T", "989.4T"), 4, (("nvlink", 4, "5us", "450GB/s"), ("slingshot", None, "10us", "25GB/s"))),
-    "L4": ("24.1GB", "300GB/s", ("0.5T", "30T", "121T"), 8, (("pcie", 8, "10us", "4.5GB/s"),)),
-}
-PRESETS = (("H100-96", "h100-96g"), ("H100", "h100"), ("A100-80", "a100-80g"))
-FILES = tempfile.mkdtemp()
-
-
-def blocks_of(links, devices):
-    """Of each kind of link the devices that it joins: blocks grow, each a divisor of all, and the last joins all."""
-    out = []
-    for kind, most, latency, bandwidth in links:
-        block = min(most or devices, devices)
-        while devices % block:
-            block -= 1
-        if out and block <= out[-1][1]:
-            continue
-        out.append((kind, block, latency, bandwidth))
-        if block == devices:
-            break
-    return out
+PRESETS = (("H100-96", "h100-96g", 8), ("H100", "h100", 8), ("A100-80", "a100-80g", 8), ("GB200", "gb200", 4), ("GB300", "gb300", 4),
+           ("B200", "b200", 8), ("H800", "h800", 8), ("GH200", "gh200", 4), ("L4", "l4", 8))
 
 
 def cluster(row):
     hardware, devices = row["hardware"], row["gpus"]
-    for word, preset in PRESETS:
+    for word, preset, of_node in PRESETS:
         if hardware.startswith(word):
-            if devices > 8 and devices % 8:
+            if devices > of_node and devices % of_node:
                 raise Unsaid("devices are no whole nodes")
             return f"{preset}:{devices}"
-    name = next((name for name in MACHINES if hardware.startswith(name)), None)
-    if name is None:
-        raise Unsaid("machine not described")
-    memory, bandwidth, (f64, f32, short), of_node, links = MACHINES[name]
-    if devices > of_node and devices % of_node:
-        raise Unsaid("devices are no whole nodes")
-    nodes, each = (1, devices) if devices <= of_node else (devices // of_node, of_node)
-    lines = [f"nodes: {nodes}", f"devices_per_node: {each}", f"memory: {memory}", "reserved: 2GB",
-             f"memory_bandwidth: {bandwidth}", f"flops: {{f64: {f64}, f32: {f32}, bf16: {short}, fp16: {short}}}",
-             "kernel_overhead: 5us", "links:"]
-    blocks = blocks_of(links, devices)
-    for n, (kind, block, latency, speed) in enumerate(blocks):
-        joins = "" if n == len(blocks) - 1 and n > 0 else f"devices: {block}, "
-        lines.append(f"  - {{kind: {kind}, {joins}latency: {latency}, bandwidth: {speed}, start: 40us}}")
-    path = f"{FILES}/{name}_{nodes}x{each}.yaml"
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("\n".join(lines) + "\n")
-    return path
+    raise Unsaid("machine not described")
 
 
 # ---- what has no words yet ----
@@ -265,11 +223,42 @@ def said(row):
     arguments = [network, "--cluster", cluster(row), "--set", words,
                  "--precision", "f32" if precision.startswith("fp32") else "fp16" if precision.startswith("fp16") else "bf16",
                  "--optimizer", "adamw", "--attention", "flash" if is_flash(row) else "explicit",
-                 "--framework", "fsdp" if row.get("fsdp") == "FSDP2" else "megatron"]
+                 "--framework", "fsdp2" if row.get("fsdp") == "FSDP2" else "megatron-lm",
+                 "--memory-margin", "0"]  # who measures a run leaves none
     return Call(arguments, instead)
 
 
 # ---- all rows ----
+
+def seconds_of(row):
+    if row.get("iter_time_s"):
+        return row["iter_time_s"]
+    if row.get("tokens_per_s_per_gpu"):
+        return row["global_batch"] * row["seq"] / (row["gpus"] * row["tokens_per_s_per_gpu"])
+    return None
+
+
+def memory_of(row):
+    """Bytes, and how they are meant."""
+    if row.get("memory_max"):
+        return row["memory_max"], {"is_last_stage": row.get("memory_scope", "").startswith("last")}
+    if row.get("stage_memory_max"):
+        return max(row["stage_memory_max"]), {}
+    if row.get("memory_reserved"):
+        return row["memory_reserved"], {"is_reserved": True}
+    return None, {}
+
+
+def test_row(row, call):
+    """What tests/support/published_runs.cpp reads."""
+    memory, meant = memory_of(row)
+    out = {"id": row["id"], "source": f"{row['group']}, {cluster(row).split(':')[0]}", "year": 2026,
+           "command": " ".join(["estimate", *call.arguments, "--json"]), "devices": row["gpus"],
+           "tokens": row["global_batch"] * row["seq"], "seconds": seconds_of(row), "memory_bytes": memory, **meant,
+           "state_bytes": row.get("derived_state_bytes"), "is_host_bound": bool(row.get("host_bound")),
+           "ran_out_of_memory": bool(row.get("oom"))}
+    return {key: value for key, value in out.items() if value not in (None, False)}
+
 
 def estimated(call):
     done = subprocess.run([PROGRAM, "estimate", *call.arguments, "--json"], capture_output=True, text=True, check=False)
@@ -289,6 +278,11 @@ def main(arguments):
             instead.update(set(calls[row["id"]].instead))
         except Unsaid as why:
             reasons[str(why)] += 1
+    if "--rows" in arguments[1:]:
+        rows = [test_row(row, calls[row["id"]]) for row in rows if row["id"] in calls]
+        what = "Measured runs of published_runs_2026_open.json (facts and figures only) that can be said, as calls of estimate"
+        print(json.dumps({"what": what, "rows": rows}, indent=0))
+        return
     if "--run" in arguments[1:]:
         for name, call in calls.items():
             print(json.dumps({"id": name, "said": call.arguments, "instead": call.instead, **estimated(call)}))
