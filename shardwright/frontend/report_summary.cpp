@@ -25,7 +25,7 @@ std::string framework_text(const Estimate& e) {
                      f.reserve > 0 ? ", which reserves " + bytes_text(f.reserved(e.arena_bytes)) : "");
 }
 
-/// `memory: 8.82 GB of the 78.87 GB of each device (6% free): 4.90 GB parameters, ...`
+/// `memory: 8.82 GB of the 78.87 GB of each device: 4.90 GB parameters, ...; 6% stay free`
 SummaryLine memory_line(const Evaluation& evaluation, const Cluster& cluster) {
   const Estimate& e = evaluation.estimate;
   const bool is_capped = evaluation.cap_bytes != usable_bytes(cluster);
@@ -35,9 +35,9 @@ SummaryLine memory_line(const Evaluation& evaluation, const Cluster& cluster) {
       out += fmt::format("{}{} {}", out.empty() ? "" : ", ", bytes_text(e.memory.bytes[k]),
                          words_of(static_cast<MemoryKind>(k)));
   const std::string free =
-      is_capped || cluster.margin() == 0 ? "" : fmt::format(" ({} free)", share_text(cluster.margin()));
-  return {fmt::format("memory: {} of the {} {} each device{}: {}{}", bytes_text(e.arena_bytes),
-                      bytes_text(evaluation.cap_bytes), is_capped ? "that the cap allows" : "of", free, out,
+      is_capped || cluster.margin() == 0 ? "" : fmt::format("; {} stay free", share_text(cluster.margin()));
+  return {fmt::format("memory: {} of the {} {} each device: {}{}{}", bytes_text(e.arena_bytes),
+                      bytes_text(evaluation.cap_bytes), is_capped ? "that the cap allows" : "of", out, free,
                       framework_text(e))};
 }
 
