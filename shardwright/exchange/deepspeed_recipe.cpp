@@ -95,7 +95,7 @@ class DeepSpeedReader {
       out_.not_heeded.push_back(
           "activation_checkpointing: which layers are computed again stands in the program; none are here");
     set_.add("recompute", "none");
-    set_.add("framework", "deepspeed");
+    set_.add("framework", "fsdp");
     out_.say("--set", set_.text(), "its keys");
     return std::move(out_);
   }

@@ -20,7 +20,7 @@ class Writer {
   explicit Writer(const WrittenPlan& plan) : plan_(plan), grid_(plan.grid_for("DeepSpeed")), left_(plan) {}
 
   Exported run() {
-    left_.read_as("deepspeed");
+    left_.read_as("fsdp");
     add_stages();
     add_batch();
     add_zero();
