@@ -44,6 +44,8 @@ constexpr int most_forecasts = 2000;
 
 /// Of forecasts to programs.
 constexpr double nearness = 0.99;
+/// What is forecast to take no more times the best may be faster.
+constexpr double near = 1.04;
 
 class Search {
  public:
@@ -87,7 +89,7 @@ class Search {
       open_.pop();
       look_at(next);
       doing_.tell(0, [&] { return compared() + trials_.best_text(); });
-      if (trials_.count() >= most_trials + std::min(most_trials, unfit_trials_) ||
+      if (trials_.count() - usual_cuts_ >= most_trials + std::min(most_trials, unfit_trials_) ||
           trials_.attempts() >= most_attempts)
         break;
     }
@@ -95,7 +97,6 @@ class Search {
     if (!trials_.does_fit() && std::isinf(worth_)) try_least_memory();
     try_hopeful();
     try_near();
-    try_usual_cut();
   }
 
   /// By what the time of a structure is known.
@@ -215,12 +216,22 @@ class Search {
     c.fits = e->fits();
     misses_.learn(c, *e);
     unfit_trials_ += !c.fits;
+    if (c.fits) try_usual_cut(c, *e);
     if (c.fits || !repeats_layers(c.structure)) return;
     c.is_tried = false;  // with more layers again
     const auto number = static_cast<std::size_t>(&c - candidates_.data());
     open_.push({.seconds = misses_.of(c.structure).seconds * c.forecast.seconds,
                 .known = Known::corrected,
                 .number = number});
+  }
+
+  /// What is among the best, with its stages as they are cut where only the structure is said.
+  void try_usual_cut(const Candidate& c, const Evaluation& e) {
+    constexpr std::size_t trials = 4;
+    if (stages_of(c.structure) == 1 || repeats_layers(c.structure) || is_late()) return;
+    if (e.estimate.step_seconds() > near * trials_.seconds() || usual_cuts_ == trials) return;
+    ++usual_cuts_;
+    trials_.run(*tables_.graph(*c.structure.micro_batches), with_structure(request_, c.structure), c.number);
   }
 
   // ---- whole plans ----
@@ -231,7 +242,7 @@ class Search {
     std::map<Schedule, int> trials;  // of each
     for (Candidate& c : later_.candidates(*forecasts_, record_, [this] { return is_late(); })) {
       const double likely = misses_.of(c.structure).seconds * c.forecast.seconds;
-      const bool may_be_best = likely < worth_ && (!trials_.does_fit() || likely < trials_.seconds());
+      const bool may_be_best = likely < worth_ && (!trials_.does_fit() || likely < near * trials_.seconds());
       candidates_.push_back(std::move(c));
       int& alike = trials[schedule_of(candidates_.back().structure)];
       if (may_be_best && !is_late() && alike++ < most_later_of_schedule) try_candidate(candidates_.back());
@@ -259,7 +270,6 @@ class Search {
   /// Forecasts err: what is forecast to take little longer than the best may be faster.
   void try_near() {
     constexpr int trials = 3;
-    constexpr double near = 1.04;
     for (int i = 0; i < trials && trials_.does_fit() && !is_late(); ++i) {
       Candidate* next = nullptr;
       double least = near * trials_.seconds();
@@ -271,16 +281,6 @@ class Search {
       if (!next) return;
       try_candidate(*next);
     }
-  }
-
-  /// The best structure with its stages as they are cut where only the structure is said.
-  void try_usual_cut() {
-    const std::size_t number = trials_.best_number();
-    if (!trials_.does_fit() || is_late() || number >= count_) return;
-    const Constraints& s = record_[number].structure;
-    if (stages_of(s) == 1 || repeats_layers(s)) return;
-    if (const Graph* graph = tables_.graph(*s.micro_batches))
-      trials_.run(*graph, with_structure(request_, s), number);
   }
 
   /// Of what does not fit, or was not forecast to.
@@ -374,6 +374,7 @@ class Search {
   OtherPlans others_;
   Misses misses_;
   int close_trials_ = 0;
+  std::size_t usual_cuts_ = 0;
   std::size_t unfit_trials_ = 0;
   std::string why_;  // a structure can be none
   Doing doing_{request_.options.deadline.progress(), "search auto"};

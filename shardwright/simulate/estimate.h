@@ -32,7 +32,6 @@ struct Estimate {
   OfPhases<double> phase_seconds;  // of a micro-batch forward and backward, and the update; one stage's
   OfPhases<double> phase_compute_seconds;        // of these, what is no waiting
   OfPhases<double> phase_communication_seconds;  // of a step: transfers, by who makes what they move
-  OfPhases<double> late_communication_seconds;   // of these, what the update waits for: once a step
   double repeated_peak_seconds = 0;              // the same for what is computed again
   double peak_seconds = 0;  // that all devices together at their peak take for the products, none done again
   std::int64_t parameter_bytes = 0;  // per device

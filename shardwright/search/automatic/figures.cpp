@@ -7,8 +7,8 @@
 #include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/compile.h"
-#include "shardwright/simulate/estimate.h"
 #include "shardwright/simulate/framework_memory.h"
+#include "shardwright/simulate/late_transfers.h"
 
 namespace shardwright::automatic {
 namespace {
@@ -109,13 +109,14 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
   const Framework& framework = framework_called(settings_of(what.request).framework);
   out.least_gradients = least_gradients(program, framework);
   out.scores = score_copies(program, framework);
-  const Estimate e = estimate(program, what.stage);
+  const PieceEstimate piece = estimate_piece(program, what.stage);
+  const Estimate& e = piece.all;
   out.forward = e.phase_seconds[Phase::forward];
   out.backward = e.phase_seconds[Phase::backward];
   out.update = e.phase_compute_seconds[Phase::update];
   out.transfers = e.phase_communication_seconds;
   for (Phase phase : {Phase::forward, Phase::backward}) {
-    const double late = e.late_communication_seconds[phase];
+    const double late = piece.late_seconds[phase];
     out.late += late;
     out.transfers[phase] = (out.transfers[phase] - late) / program.micro_batches;
   }

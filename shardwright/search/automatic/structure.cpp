@@ -83,7 +83,7 @@ class Enumeration {
   /// With one micro-batch the other stages wait; a few of them may still be faster than more replicas. Where their number is
   /// asked for, stages keep to it.
   int most_stages_of(int count) const {
-    constexpr int most_of_one = 4;
+    constexpr int most_of_one = 8;
     if (may_wait_) return devices_;
     return fixed_.micro_batches ? count : count == 1 ? most_of_one : devices_;
   }
