@@ -44,8 +44,6 @@ constexpr int most_forecasts = 2000;
 
 /// Of forecasts to programs.
 constexpr double nearness = 0.99;
-/// What is forecast to take no more times the best may be faster.
-constexpr double near = 1.04;
 
 class Search {
  public:
@@ -229,7 +227,7 @@ class Search {
   void try_usual_cut(const Candidate& c, const Evaluation& e) {
     constexpr std::size_t trials = 4;
     if (stages_of(c.structure) == 1 || repeats_layers(c.structure) || is_late()) return;
-    if (e.estimate.step_seconds() > near * trials_.seconds() || usual_cuts_ == trials) return;
+    if (e.estimate.step_seconds() > misses_.near() * trials_.seconds() || usual_cuts_ == trials) return;
     ++usual_cuts_;
     trials_.run(*tables_.graph(*c.structure.micro_batches), with_structure(request_, c.structure), c.number);
   }
@@ -242,7 +240,8 @@ class Search {
     std::map<Schedule, int> trials;  // of each
     for (Candidate& c : later_.candidates(*forecasts_, record_, [this] { return is_late(); })) {
       const double likely = misses_.of(c.structure).seconds * c.forecast.seconds;
-      const bool may_be_best = likely < worth_ && (!trials_.does_fit() || likely < near * trials_.seconds());
+      const bool may_be_best =
+          likely < worth_ && (!trials_.does_fit() || likely < misses_.near() * trials_.seconds());
       candidates_.push_back(std::move(c));
       int& alike = trials[schedule_of(candidates_.back().structure)];
       if (may_be_best && !is_late() && alike++ < most_later_of_schedule) try_candidate(candidates_.back());
@@ -272,7 +271,7 @@ class Search {
     constexpr int trials = 3;
     for (int i = 0; i < trials && trials_.does_fit() && !is_late(); ++i) {
       Candidate* next = nullptr;
-      double least = near * trials_.seconds();
+      double least = misses_.near() * trials_.seconds();
       for (Candidate& c : candidates_) {
         const double likely = misses_.of(c.structure).seconds * c.forecast.seconds;
         if (c.is_tried || c.is_close || likely >= least || is_like_one_that_fits(c, candidates_)) continue;
