@@ -41,6 +41,8 @@ constexpr int most_close_trials = 3;
 constexpr std::size_t most_attempts = 40;
 /// And forecast; the bound ends nearly all searches before.
 constexpr int most_forecasts = 2000;
+/// So many without a faster one: what bounds leave open then hardly gets better. The bound that is told is theirs.
+constexpr int most_idle_forecasts = 120;
 
 /// Of forecasts to programs.
 constexpr double nearness = 0.99;
@@ -87,6 +89,7 @@ class Search {
       open_.pop();
       look_at(next);
       doing_.tell(0, [&] { return compared() + trials_.best_text(); });
+      if (forecasts_->forecasts() - best_forecast_at_ > most_idle_forecasts && try_best_forecast()) break;
       if (trials_.count() - usual_cuts_ >= most_trials + std::min(most_trials, unfit_trials_) ||
           trials_.attempts() >= most_attempts)
         break;
@@ -203,6 +206,8 @@ class Search {
     bound = std::max(bound, nearness * c->forecast.least_seconds);
     record_.forecast(number, *c, bound);
     if (!c->forecast.fits) return;
+    if (c->forecast.seconds < best_forecast_ * (1 - 1e-3))
+      best_forecast_ = c->forecast.seconds, best_forecast_at_ = forecasts_->forecasts();
     open_.push({.seconds = bound, .known = Known::forecast, .number = candidates_.size()});
     candidates_.push_back(*std::move(c));
   }
@@ -372,7 +377,8 @@ class Search {
   Trials trials_;
   OtherPlans others_;
   Misses misses_;
-  int close_trials_ = 0;
+  double best_forecast_ = std::numeric_limits<double>::infinity();  // seconds of what fits
+  int best_forecast_at_ = 0, close_trials_ = 0;
   std::size_t usual_cuts_ = 0;
   std::size_t unfit_trials_ = 0;
   std::string why_;  // a structure can be none

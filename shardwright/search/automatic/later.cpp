@@ -6,7 +6,7 @@
 namespace shardwright::automatic {
 namespace {
 
-constexpr std::size_t most_kept = 256;
+constexpr std::size_t most_kept = 64;
 
 /// Of forecasts, for which gradients of inputs are half of a backward: they are hardly less, and then stages idle for less.
 constexpr double sureness = 0.9;
