@@ -18,7 +18,7 @@
 #include "shardwright/frontend/plan_document.h"
 #include "shardwright/frontend/plan_page.h"
 #include "shardwright/frontend/report.h"
-#include "shardwright/plan/constraints.h"
+#include "shardwright/plan/set_words.h"
 #include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {
@@ -31,7 +31,7 @@ std::int64_t samples_of_replica(const Arguments& arguments, const Plan& plan, st
     return samples / p.batch_parts() / (plan.devices() / p.stages);
   const std::string set = arguments.has("--set") ? arguments.flags.at("--set") : plan.structure;
   if (set.empty()) return plan.devices() == 1 ? samples / p.batch_parts() : 0;
-  return samples / p.batch_parts() / parse_constraints({"--set", set}).degrees.of("dp");
+  return samples / p.batch_parts() / parse_set({"--set", set}).said.degrees.of("dp");
 }
 
 /// What was asked, and what of it nobody said. A micro-batch is of so many samples on each of dp, where the plan has a dp.
