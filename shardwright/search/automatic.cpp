@@ -41,8 +41,6 @@ constexpr int most_close_trials = 3;
 constexpr std::size_t most_attempts = 40;
 /// And forecast; the bound ends nearly all searches before.
 constexpr int most_forecasts = 2000;
-/// So many without a faster one: what bounds leave open then hardly gets better. The bound that is told is theirs.
-constexpr int most_idle_forecasts = 120;
 
 /// Of forecasts to programs.
 constexpr double nearness = 0.99;
@@ -89,15 +87,13 @@ class Search {
       open_.pop();
       look_at(next);
       doing_.tell(0, [&] { return compared() + trials_.best_text(); });
-      if (forecasts_->forecasts() - best_forecast_at_ > most_idle_forecasts && try_best_forecast()) break;
-      if (trials_.count() - usual_cuts_ >= most_trials + std::min(most_trials, unfit_trials_) ||
+      if (trials_.count() >= most_trials + std::min(most_trials, unfit_trials_) ||
           trials_.attempts() >= most_attempts)
         break;
     }
     try_later();
     if (!trials_.does_fit() && std::isinf(worth_)) try_least_memory();
     try_hopeful();
-    try_near();
   }
 
   /// By what the time of a structure is known.
@@ -206,8 +202,6 @@ class Search {
     bound = std::max(bound, nearness * c->forecast.least_seconds);
     record_.forecast(number, *c, bound);
     if (!c->forecast.fits) return;
-    if (c->forecast.seconds < best_forecast_ * (1 - 1e-3))
-      best_forecast_ = c->forecast.seconds, best_forecast_at_ = forecasts_->forecasts();
     open_.push({.seconds = bound, .known = Known::forecast, .number = candidates_.size()});
     candidates_.push_back(*std::move(c));
   }
@@ -219,22 +213,12 @@ class Search {
     c.fits = e->fits();
     misses_.learn(c, *e);
     unfit_trials_ += !c.fits;
-    if (c.fits) try_usual_cut(c, *e);
     if (c.fits || !repeats_layers(c.structure)) return;
     c.is_tried = false;  // with more layers again
     const auto number = static_cast<std::size_t>(&c - candidates_.data());
     open_.push({.seconds = misses_.of(c.structure).seconds * c.forecast.seconds,
                 .known = Known::corrected,
                 .number = number});
-  }
-
-  /// What is among the best, with its stages as they are cut where only the structure is said.
-  void try_usual_cut(const Candidate& c, const Evaluation& e) {
-    constexpr std::size_t trials = 4;
-    if (stages_of(c.structure) == 1 || repeats_layers(c.structure) || is_late()) return;
-    if (e.estimate.step_seconds() > misses_.near() * trials_.seconds() || usual_cuts_ == trials) return;
-    ++usual_cuts_;
-    trials_.run(*tables_.graph(*c.structure.micro_batches), with_structure(request_, c.structure), c.number);
   }
 
   // ---- whole plans ----
@@ -245,8 +229,7 @@ class Search {
     std::map<Schedule, int> trials;  // of each
     for (Candidate& c : later_.candidates(*forecasts_, record_, [this] { return is_late(); })) {
       const double likely = misses_.of(c.structure).seconds * c.forecast.seconds;
-      const bool may_be_best =
-          likely < worth_ && (!trials_.does_fit() || likely < misses_.near() * trials_.seconds());
+      const bool may_be_best = likely < worth_ && (!trials_.does_fit() || likely < trials_.seconds());
       candidates_.push_back(std::move(c));
       int& alike = trials[schedule_of(candidates_.back().structure)];
       if (may_be_best && !is_late() && alike++ < most_later_of_schedule) try_candidate(candidates_.back());
@@ -268,22 +251,6 @@ class Search {
       Candidate* best = fastest_untried(candidates_, &Forecast::hopeful_seconds);
       if (!best || best->forecast.hopeful_seconds >= trials_.seconds()) return;
       try_candidate(*best);
-    }
-  }
-
-  /// Forecasts err: what is forecast to take little longer than the best may be faster.
-  void try_near() {
-    constexpr int trials = 3;
-    for (int i = 0; i < trials && trials_.does_fit() && !is_late(); ++i) {
-      Candidate* next = nullptr;
-      double least = misses_.near() * trials_.seconds();
-      for (Candidate& c : candidates_) {
-        const double likely = misses_.of(c.structure).seconds * c.forecast.seconds;
-        if (c.is_tried || c.is_close || likely >= least || is_like_one_that_fits(c, candidates_)) continue;
-        next = &c, least = likely;
-      }
-      if (!next) return;
-      try_candidate(*next);
     }
   }
 
@@ -377,9 +344,7 @@ class Search {
   Trials trials_;
   OtherPlans others_;
   Misses misses_;
-  double best_forecast_ = std::numeric_limits<double>::infinity();  // seconds of what fits
-  int best_forecast_at_ = 0, close_trials_ = 0;
-  std::size_t usual_cuts_ = 0;
+  int close_trials_ = 0;
   std::size_t unfit_trials_ = 0;
   std::string why_;  // a structure can be none
   Doing doing_{request_.options.deadline.progress(), "search auto"};

@@ -133,7 +133,7 @@ class Heeded : public testing::Test {
                                                            {"--slice-size", "64"},
                                                            {"--memory-cap", "2KB"},
                                                            {"--device-memory", "2KB"},
-                                                           {"--memory-margin", "12%"},
+                                                           {"--memory-margin", "99.99999%"},
                                                            {"--optimizer", "adam"},
                                                            {"--lr", "0.5"},
                                                            {"--momentum", "0.25"},

@@ -52,13 +52,13 @@ const std::vector<Priced>& priced() {
         const nlohmann::json& all = document["memory_bytes"];
         const nlohmann::json& memory =
             run.is_last_stage && all.contains("stages") ? all["stages"].back() : all;
-        it->second = {.run = {},
-                      .seconds = document["step_seconds"],
-                      .memory_bytes = memory[run.is_reserved ? "reserved" : "arena"],
-                      .state_bytes = memory["parameters"].get<double>() +
-                                     memory["optimizer_state"].get<double>() +
-                                     memory["gradients"].get<double>(),
-                      .fits = document["fits"]};
+        it->second = {
+            .run = {},
+            .seconds = document["step_seconds"],
+            .memory_bytes = memory.at(run.is_reserved && memory.contains("reserved") ? "reserved" : "arena"),
+            .state_bytes = memory["parameters"].get<double>() + memory["optimizer_state"].get<double>() +
+                           memory["gradients"].get<double>(),
+            .fits = document["fits"]};
       }
       out.push_back(it->second);
       out.back().run = std::move(run);

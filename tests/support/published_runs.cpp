@@ -231,7 +231,8 @@ PublishedRun run_of(const Json& row) {
 PublishedRun said_run(const Json& row) {
   PublishedRun out{
       .id = text(row, "id"), .source = text(row, "source"), .year = static_cast<int>(integer(row, "year"))};
-  for (std::string_view word : split(text(row, "command"), ' ')) out.command.emplace_back(word);
+  const std::string command = text(row, "command");
+  for (std::string_view word : split(command, ' ')) out.command.emplace_back(word);
   out.devices = static_cast<int>(integer(row, "devices"));
   out.tokens = number(row, "tokens");
   const auto said = [&](const char* key) {

@@ -117,6 +117,8 @@ Graph planned_graph(const Arguments& arguments, const Model& model, Terminal& te
   if (plan.stages.size() > 1)
     throw error("--layouts shows one graph but the plan has {} stages; lower prints the program of each",
                 plan.stages.size());
+  if (plan.devices() == 1 || is_given_plan(arguments))
+    arguments.idle("--memory-margin", "nothing is searched that it would limit");
   if (memory_cap_of(arguments))  // the search may have found nothing that fits
     evaluation_of(arguments, compiled(arguments, model.graph, plan), plan.cluster, plan.settings.framework);
   PlannedGraph planned = completed(std::move(apply(plan, model.graph).stages.front()), plan.cluster);

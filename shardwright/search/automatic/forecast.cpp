@@ -7,10 +7,53 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/search/automatic/pipeline_seconds.h"
-#include "shardwright/search/automatic/step_seconds.h"
 
 namespace shardwright::automatic {
 namespace {
+
+/// Programs put transfers of several pieces into one, and begin them earlier: where many small ones are waited for, they were
+/// seen to wait for a third of what pieces say.
+constexpr double least_waiting = 1.0 / 3;
+
+/// What a stage takes of time. Transfers go on beside compute at the pace `overlap`.
+class StageSeconds {
+ public:
+  explicit StageSeconds(double overlap) : overlap_(overlap) {}
+
+  void add(const Figures& f, double times = 1) {
+    forward_ += times * f.forward, backward_ += times * f.backward, update_ += times * f.update;
+    for (Phase phase : {Phase::forward, Phase::backward, Phase::update})
+      transfers_[phase] += times * f.transfers[phase];
+    for (std::size_t phase = 0; phase < 2; ++phase) contended_[phase] += times * f.contended[phase];
+  }
+
+  /// `waiting`: so much of the transfers that compute does not hide is waited for.
+  Pass pass(double waiting = 1) const {
+    return {with_transfers(Phase::forward, forward_, waiting),
+            with_transfers(Phase::backward, backward_, waiting)};
+  }
+  /// What tensor parallelism takes longer, as it has half of the links while replicas have the others.
+  Pass contention() const {
+    return {contention(Phase::forward, forward_), contention(Phase::backward, backward_)};
+  }
+  double update() const { return with_transfers(Phase::update, update_, 1); }
+
+ private:
+  double with_transfers(Phase phase, double beside, double waiting) const {
+    return beside + waiting * std::max(0.0, transfers_[phase] - overlap_ * beside);
+  }
+
+  double contention(Phase phase, double beside) const {
+    return beside > 0
+               ? contended_[static_cast<std::size_t>(phase)] * std::min(1.0, transfers_[phase] / beside)
+               : 0;
+  }
+
+  double overlap_;
+  double forward_ = 0, backward_ = 0, update_ = 0;
+  OfPhases<double> transfers_ = {};
+  std::array<double, 2> contended_ = {};
+};
 
 /// A part of the row, which grows piece by piece, and of which more and more pieces, the first ones, are computed again.
 /// The backward frees what the last of them keeps first, and leaves gradients.
@@ -168,46 +211,32 @@ class Cut {
   std::vector<StageForm> forms_;  // by stage
 };
 
-/// Of parts that begin with the pieces `first`; whether they fit is not looked at.
-Forecast forecast_of_cut(const Constraints& s, const ForecastOf& what, const std::vector<Part>& parts,
-                         const std::vector<int>& first) {
-  const Pipelining p = pipelining_of(s);
-  Forecast out{.first = first, .again = {}};
-  std::vector<double> bytes(at(p.stages), 0);
-  std::vector<StageSeconds> seconds;
-  for (std::size_t part = 0; part < parts.size(); ++part) {
-    bytes[at(p.stage_of(static_cast<int>(part)))] += parts[part].bytes();
-    out.again.push_back(parts[part].again());
-    seconds.push_back(parts[part].seconds());
+/// The first of the links that joins devices from `first` to before `end`.
+const LinkLevel& link_of(const Cluster& cluster, int first, int end) {
+  const auto joins = [&](const LinkLevel& l) { return first / l.devices == (end - 1) / l.devices; };
+  const auto link = std::ranges::find_if(cluster.links, joins);
+  return link == cluster.links.end() ? cluster.links.back() : *link;
+}
+
+/// Seconds of what each part sends the next of a micro-batch: neighbours may share a node, or not.
+std::vector<double> crossings_of(const std::vector<Figures>& figures, const Constraints& s,
+                                 const Cluster& cluster) {
+  double bytes = 0;
+  for (const Figures& f : figures) bytes = std::max(bytes, f.received);
+  std::vector<double> out;
+  for (int part = 0; part + 1 < pipelining_of(s).parts() && stages_of(s) > 1; ++part) {
+    const Pipelining p = pipelining_of(s);
+    const int from = p.stage_of(part), to = p.stage_of(part + 1);
+    if (from == to) {  // chunks of the same devices
+      out.push_back(0);
+      continue;
+    }
+    const LinkLevel& l =
+        link_of(cluster, std::min(from, to) * stage_devices(s), (std::max(from, to) + 1) * stage_devices(s));
+    out.push_back(l.start_seconds + l.latency_seconds +
+                  bytes / (l.bytes_per_second * cluster.link_efficiency));
   }
-  const StepSeconds step(s, what, first, std::move(seconds));
-  out.least_seconds = step.sure();
-  if (!what.only_least) out.hopeful_seconds = step.hopeful(), out.seconds = step.likely();
-  out.bytes = *std::ranges::max_element(bytes);
   return out;
-}
-
-/// As many layers in each part, what is before and behind them in the first and the last one; empty if there are too few.
-std::vector<int> even_cut(const Pipelining& p, const Row& row) {
-  int begin = 0, end = row.size();
-  while (begin < end && !row.is_layer(row.kinds[at(begin)])) ++begin;
-  while (end > begin && !row.is_layer(row.kinds[at(end - 1)])) --end;
-  if (end - begin < p.parts()) return {};
-  std::vector<int> out{0};
-  for (int part = 1; part < p.parts(); ++part) out.push_back(begin + part * (end - begin) / p.parts());
-  return out;
-}
-
-/// Stages are cut by what depends on each of them alone; where they wait for each other, even ones may end sooner.
-void take_even(Forecast& best, const Constraints& s, const ForecastOf& what, const Cut& cut) {
-  const std::vector<int> first = even_cut(pipelining_of(s), what.row);
-  if (first.empty() || first == best.first) return;
-  Forecast even = forecast_of_cut(s, what, cut.parts(first), first);
-  even.fits = even.bytes <= what.cap_bytes;
-  const double least = std::min(best.least_seconds, even.least_seconds);
-  const double hopeful = std::min(best.hopeful_seconds, even.hopeful_seconds);
-  if (even.fits >= best.fits && even.seconds < best.seconds) best = std::move(even);
-  best.least_seconds = least, best.hopeful_seconds = hopeful;
 }
 
 /// Of a device, whatever it computes.
@@ -228,13 +257,29 @@ Forecast forecast_of(const Constraints& s, const ForecastOf& of) {
     throw Infeasible(
         fmt::format("{} stages: the network has {} layers; ask for fewer stages", p.parts(), count));
   const Cut cut(p, what);
-  std::vector<int> first = cut.best(true);
-  const bool fits = !first.empty();
-  if (!fits) first = cut.best(false);
-  Forecast out = forecast_of_cut(s, what, cut.parts(first), first);
-  out.fits = fits && out.bytes <= what.cap_bytes;
-  if (p.stages > 1 && !of.only_least) take_even(out, s, what, cut);
-  out.bytes += fixed;
+  Forecast out{.first = cut.best(true), .again = {}, .fits = true};
+  if (out.first.empty()) out = {.first = cut.best(false), .again = {}, .fits = false};
+  std::vector<Pass> passes(at(p.stages)), contended(at(p.stages)), least(at(p.stages));
+  std::vector<double> bytes(at(p.stages), 0), updates(at(p.stages), 0);
+  const std::vector<Part> parts = cut.parts(out.first);
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    const std::size_t device = at(p.stage_of(static_cast<int>(part)));
+    const StageSeconds& taken = parts[part].seconds();
+    passes[device] += taken.pass();
+    least[device] += taken.pass(least_waiting);
+    contended[device] += taken.contention();
+    updates[device] += taken.update();
+    bytes[device] += parts[part].bytes();
+    out.again.push_back(parts[part].again());
+  }
+  const std::vector<double> crossings = crossings_of(what.figures, s, what.cluster);
+  const double update = *std::ranges::max_element(updates);
+  out.least_seconds = sure_pipeline_seconds(p, passes, crossings) + update;
+  if (!of.only_least) out.hopeful_seconds = pipeline_seconds(p, least, crossings) + update;
+  for (std::size_t stage = 0; stage < passes.size(); ++stage) passes[stage] += contended[stage];
+  if (!of.only_least) out.seconds = pipeline_seconds(p, passes, crossings) + update;
+  out.bytes = *std::ranges::max_element(bytes) + fixed;
+  out.fits = out.fits && out.bytes <= of.cap_bytes;
   return out;
 }
 

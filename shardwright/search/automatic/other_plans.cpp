@@ -28,7 +28,9 @@ void OtherPlans::try_beside_best() {
 }
 
 void OtherPlans::try_sparing() {
-  if (!fixes_settings(request_.constraints)) try_with_memory_at(1);
+  if (fixes_settings(request_.constraints)) return;
+  try_plan(asked(), "recursive with what was asked");
+  try_with_memory_at(1);
 }
 
 PlanRequest OtherPlans::asked() {

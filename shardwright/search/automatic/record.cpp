@@ -79,11 +79,6 @@ void Record::forecast(std::size_t number, const Candidate& c, double least_secon
 
 void Record::simulated(std::size_t number, double seconds, double bytes, bool fits) {
   Tried& t = entries_[number];
-  if (t.by == KnownBy::program && t.fate == Fate::slower && (!fits || t.seconds <= seconds)) {
-    Tried other = t;  // of the same with stages cut otherwise, which does not count
-    other.seconds = seconds, other.bytes = bytes, other.fate = fits ? Fate::slower : Fate::misfit;
-    return tell(other);
-  }
   t.by = KnownBy::program;
   t.fate = fits ? Fate::slower : Fate::misfit;
   t.seconds = seconds;

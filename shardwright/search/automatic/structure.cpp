@@ -80,12 +80,9 @@ class Enumeration {
     }
   }
 
-  /// With one micro-batch the other stages wait; a few of them may still be faster than more replicas. Where their number is
-  /// asked for, stages keep to it.
+  /// With one micro-batch the other stages would only wait; where their number is asked for, stages keep to it.
   int most_stages_of(int count) const {
-    constexpr int most_of_one = 8;
-    if (may_wait_) return devices_;
-    return fixed_.micro_batches ? count : count == 1 ? most_of_one : devices_;
+    return !may_wait_ && (count == 1 || fixed_.micro_batches) ? count : devices_;
   }
 
   std::vector<Schedule> schedules(int stages, int count) const {

@@ -1,4 +1,4 @@
-#include "tests/support/structures.h"
+#include "bench/harness/structures.h"
 
 #include <algorithm>
 #include <array>
