@@ -301,7 +301,8 @@ TEST_F(Exchange, advice_says_what_a_recipe_takes_and_what_would_be_better) {
   EXPECT_EQ(advice["binding"], "fixed");
   EXPECT_TRUE(advice["remedies"].empty());
   EXPECT_LT(advice["better"]["step_seconds"].get<double>(), advice["step_seconds"].get<double>());
-  EXPECT_GT(advice["memory_bytes"]["arena"].get<double>(), 84 << 20);  // by the memory of Megatron-LM, which has as much besides
+  EXPECT_GT(advice["memory_bytes"]["arena"].get<double>(),
+            84 << 20);  // by the memory of Megatron-LM, which has as much besides
   EXPECT_FALSE(advice["differences"].empty());
   // What it says of the recipe is what simulate says of the plan that import makes.
   run({"import", "r.sh", "--cluster", "h100:8", "-o", "i.json"});
