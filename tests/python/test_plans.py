@@ -94,10 +94,11 @@ def test_plans_say_what_binds_them_as_the_command_does(options, tmp_path):
     # Here the rate is told step by step, which costs the reading of a scalar.
     assert planned.step_seconds == pytest.approx(told["step_seconds"], rel=1e-5)
     assert planned.binding == told["binding"]
-    assert planned.alternatives and len(planned.alternatives) == len(told["alternatives"])
-    for here, there in zip(planned.alternatives, told["alternatives"]):
-        assert here == {**there, "step_seconds": pytest.approx(there["step_seconds"], rel=1e-5),
-                        "memory_bytes": pytest.approx(there["memory_bytes"], abs=1e4)}
+    # The command may look at more: it searches micro-batches, and their plans under lower limits.
+    assert planned.alternatives and len(planned.alternatives) <= len(told["alternatives"])
+    for here in planned.alternatives:
+        assert any(here == {**there, "step_seconds": pytest.approx(there["step_seconds"], rel=1e-5),
+                            "memory_bytes": pytest.approx(there["memory_bytes"], abs=1e4)} for there in told["alternatives"])
     # A number of micro-batches that is not asked for is kept here, and searched there: more is dropped.
     for here in planned.dropped:
         there = next(d for d in told["dropped"] if d["reason"] == here["reason"])
@@ -240,7 +241,7 @@ def test_a_plan_goes_to_others_and_comes_back(tmp_path, capfd):
     back = sw.import_plan(path, cluster="h100:8")
     mine, theirs = json.loads(planned.json), json.loads(back.json)
     assert [theirs[key] for key in ("micro_batches", "zero", "schedule")] == [mine[key] for key in ("micro_batches", "zero", "schedule")]
-    assert theirs["framework"] == "megatron" and back.step_seconds > 0 and back.memory_bytes > 0
+    assert theirs["framework"] == "megatron-lm" and back.step_seconds > 0 and back.memory_bytes > 0
     with pytest.raises(sw.ShardwrightError, match="there are accelerate, deepspeed"):
         planned.export("caffe")
     with pytest.raises(OSError):
