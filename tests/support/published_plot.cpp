@@ -10,7 +10,7 @@
 namespace shardwright {
 namespace {
 
-constexpr double column = 62, height = 220, left = 70, top = 40, labels = 150, low = 0.4, high = 2.5;
+constexpr double column = 62, height = 220, left = 70, top = 40, labels = 215, low = 0.4, high = 2.5;
 
 double y_of(double ratio) {
   const double place = std::log(std::clamp(ratio, low, high) / low) / std::log(high / low);

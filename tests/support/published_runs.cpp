@@ -123,17 +123,6 @@ std::string schedule_of(const Json& row) {
   return pp > 1 && chunks > 1 && layers % (pp * chunks) == 0 ? fmt::format("interleaved:{}", chunks) : "1f1b";
 }
 
-/// BLOOM's rows with two layers less than stages divide: embedding and head count as a layer each
-/// (--pp-partition-method 'type:transformer|embedding'). Else empty: layers are spread evenly.
-std::string stage_layers_of(const Json& row) {
-  const std::int64_t pp = integer(row, "pp"), layers = integer(row, "layers");
-  if (text(row, "group") != "bigscience_a100_tuning" || layers % pp == 0 || (layers + 2) % pp != 0) return "";
-  const std::int64_t each = (layers + 2) / pp;
-  std::string out = fmt::format(",stage_layers={}", each - 1);
-  for (std::int64_t stage = 1; stage + 1 < pp; ++stage) out += fmt::format("-{}", each);
-  return out + fmt::format("-{}", each - 1);
-}
-
 bool has_sequence_parallel(const Json& row, const std::string& group) {
   if (row.contains("sequence_parallel")) return is_on(row, "sequence_parallel");
   const bool is_usual = group == "torchtitan_benchmarks" || group == "megatron_core_h100_weak";
@@ -204,10 +193,10 @@ PublishedRun run_of(const Json& row) {
       cluster_of(row),
       "--set",
       fmt::format("dp={},tp={},pp={},micro_batch={},global_batch={},zero={},recompute={},schedule={},"
-                  "sequence_parallel={}{}",
+                  "sequence_parallel={}",
                   integer(row, "dp"), integer(row, "tp"), integer(row, "pp"), batch.micro, batch.global,
                   zero_of(row, group), recompute_of(row), schedule_of(row),
-                  has_sequence_parallel(row, group) ? 1 : 0, stage_layers_of(row)),
+                  has_sequence_parallel(row, group) ? 1 : 0),
       "--precision",
       is_half ? "fp16" : "bf16",
       "--optimizer",
