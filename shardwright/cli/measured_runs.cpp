@@ -15,6 +15,7 @@
 #include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cli/command_line.h"
+#include "shardwright/cli/memory_fit.h"
 #include "shardwright/cli/next_run.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/programs.h"
@@ -224,15 +225,6 @@ Json json_of(const Fitted& t) {
 }
 
 }  // namespace
-
-std::vector<std::string> words_of(const RunAsked& run, const std::string& cluster) {
-  const bool is_saved = run.plan.ends_with(".json");
-  std::vector<std::string> out{"estimate", is_saved ? run.plan : run.model};
-  if (is_saved) return out;
-  for (const auto& [flag, value] : run.flags) out.insert(out.end(), {flag, value});
-  out.insert(out.end(), {"--cluster", cluster, "--set", run.plan});
-  return out;
-}
 
 int correct_by_runs(const Arguments& arguments, Terminal& terminal) {
   const std::string path = arguments.text("--from");

@@ -7,9 +7,7 @@
 #include <set>
 
 #include "shardwright/base/error.h"
-#include "shardwright/base/format.h"
 #include "shardwright/base/text.h"
-#include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {
 namespace {
@@ -82,84 +80,7 @@ double gain_of(const RunFit& fit, const std::vector<double>& sensitivity) {
   return std::log1p(variance / (fit.noise * fit.noise));
 }
 
-/// Bytes that come and go in a step.
-double passing_of(const Evaluation& e) {
-  return static_cast<double>(e.estimate.arena_bytes - e.estimate.parameter_bytes - e.estimate.state_bytes);
-}
-
 }  // namespace
-
-MeasuredRun measured_run(double seconds, const PricedRun& run, const std::vector<RunFigure>& figures) {
-  return {seconds, [&run, &figures](const std::vector<double>& factors) {
-            return estimate(run.pipeline, scaled(run.cluster, figures, factors)).step_seconds();
-          }};
-}
-
-std::vector<MemoryFit> memory_fits(const std::vector<RunAsked>& runs,
-                                   const std::vector<const PricedRun*>& priced) {
-  struct Point {
-    double predicted, passing, measured;
-  };
-  std::map<std::string, std::vector<Point>> points;
-  for (std::size_t r = 0; r < runs.size(); ++r) {
-    if (!runs[r].bytes) continue;
-    const Evaluation e =
-        evaluate(priced[r]->pipeline, priced[r]->cluster, {.framework = priced[r]->framework});
-    points[priced[r]->framework].push_back(
-        {static_cast<double>(e.estimate.arena_bytes), passing_of(e), *runs[r].bytes});
-  }
-  std::vector<MemoryFit> out;
-  for (const auto& [framework, of] : points) {
-    // measured - predicted = constant + slack * passing, with priors of 2 GB and 10 %.
-    constexpr double prior_constant = 2e9, prior_slack = 0.1;
-    double noise = 0, a = 0, b = 0, c = 0, d = 0, y = 0;  // the sums of two unknowns
-    double constant = 0, slack = 0;
-    for (int round = 0; round < 3; ++round) {
-      noise = 0;
-      for (const Point& p : of)
-        noise += std::abs(p.measured - p.predicted - constant - slack * p.passing) /
-                 static_cast<double>(of.size());
-      const double variance = std::max(noise * noise, 1e14);
-      a = variance / (prior_constant * prior_constant), b = 0, c = variance / (prior_slack * prior_slack),
-      d = y = 0;
-      for (const Point& p : of) {
-        a += 1, b += p.passing, c += p.passing * p.passing;
-        d += p.measured - p.predicted, y += p.passing * (p.measured - p.predicted);
-      }
-      constant = (c * d - b * y) / (a * c - b * b), slack = (a * y - b * d) / (a * c - b * b);
-    }
-    MemoryFit fit{.framework = framework, .runs = of.size(), .constant = constant, .slack = slack};
-    fit.constant_spread = noise * std::sqrt(c / (a * c - b * b));
-    fit.slack_spread = noise * std::sqrt(a / (a * c - b * b));
-    for (const Point& p : of) {
-      const auto count = static_cast<double>(of.size());
-      fit.error_before += std::abs(p.predicted / p.measured - 1) / count;
-      fit.error += std::abs((p.predicted + constant + slack * p.passing) / p.measured - 1) / count;
-    }
-    out.push_back(fit);
-  }
-  return out;
-}
-
-std::string text_of(const MemoryFit& fit) {
-  return fmt::format(
-      "memory of {}: {} runs: {:+.2f} GB +- {:.2f}, and {:+.1f} % +- {:.1f} of what comes and goes; mean "
-      "error {:.1f} -> "
-      "{:.1f} %\n",
-      fit.framework, fit.runs, fit.constant / 1e9, fit.constant_spread / 1e9, 100 * fit.slack,
-      100 * fit.slack_spread, 100 * fit.error_before, 100 * fit.error);
-}
-
-Json json_of(const MemoryFit& fit) {
-  return {{"framework", fit.framework},
-          {"runs", fit.runs},
-          {"constant_bytes", fit.constant},
-          {"constant_spread_bytes", fit.constant_spread},
-          {"slack", fit.slack},
-          {"slack_spread", fit.slack_spread},
-          {"mean_error_before", fit.error_before},
-          {"mean_error", fit.error}};
-}
 
 std::optional<NextRun> next_run(const std::vector<RunAsked>& runs, const std::vector<RunFigure>& figures,
                                 const RunFit& fit, const std::function<MeasuredRun(const RunAsked&)>& price) {

@@ -8,6 +8,7 @@
 
 #include "shardwright/annotations/patterns.h"
 #include "shardwright/base/file.h"
+#include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cli/device_counts.h"
 #include "shardwright/cli/strategies.h"
@@ -17,6 +18,7 @@
 #include "shardwright/frontend/fitting_strategies.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/plan/batch.h"
 #include "shardwright/search/planning/plan_alike.h"
 #include "shardwright/search/planning/stages_of_plan.h"
 
