@@ -32,7 +32,7 @@ struct LinkLevel {
   double latency_seconds = 0;   // of a round of messages
   double bytes_per_second = 1;  // that a device receives while all devices communicate
   double start_seconds = 0;     // of a collective, beside its messages
-  double member_seconds = 0;    // of a gather or scatter, for each further device of its group
+  double member_seconds = 0;    // of what goes round as a ring, for each further device of it
   Wiring wiring = Wiring::switched;
   bool operator==(const LinkLevel&) const = default;
 };

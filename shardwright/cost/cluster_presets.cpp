@@ -42,7 +42,7 @@ ClusterPreset cpu() {
           "threads of a host, a core each, measured; between hosts 10 Gb/s"};
 }
 
-/// Each further device of a gather or scatter between nodes: between 384 and 1,536 devices of level 3, 7.5 us for each.
+/// Each further device of what goes round between nodes as a ring: between 384 and 1,536 devices of level 3, 7.5 us for each.
 constexpr double member_seconds = 7.5e-6;
 
 /// What is between the nodes of a machine, for each device: its share of the cards of a node.
@@ -126,19 +126,18 @@ LinkLevel nvlink(int devices, double bytes_per_second, Wiring wiring = Wiring::s
   return {"nvlink", devices, 5e-6, bytes_per_second, collective_start, 0, wiring};
 }
 
+constexpr PeakFlops whole_hopper{
+    .f64 = 34 * tera, .f32 = 67 * tera, .bf16 = 989.4 * tera, .f16 = 989.4 * tera};
+
 /// NVIDIA H100, H200 (2023), H800 and H20 datasheets, SXM, without sparsity. DGX H100: NVLink 900 GB/s both directions
 /// together (H800: 400), a 400 Gb/s adapter for each device. Power holds their clocks below those that the peak is given at:
 /// `products` of it is what large products reach, as in published runs (docs/cost-model.md). PCIe 5.0 to the host.
-ClusterPreset hopper(std::string name, double memory, double memory_bytes_per_second, double products,
-                     std::string doc, double bf16 = 989.4 * tera, double inside = 450 * giga) {
-  const bool is_whole = bf16 > 900 * tera;
+ClusterPreset hopper(std::string name, double gibibytes, double memory_bytes_per_second, double products,
+                     std::string doc, const PeakFlops& flops = whole_hopper, double inside = 450 * giga) {
   return accelerator({.name = std::move(name),
-                      .memory = memory,
+                      .memory = gibibytes * gibibyte,
                       .memory_bytes_per_second = memory_bytes_per_second,
-                      .flops = {.f64 = (is_whole && inside > 400 * giga ? 34 : 1) * tera,
-                                .f32 = (is_whole ? 67 : 44) * tera,
-                                .bf16 = bf16,
-                                .f16 = bf16},
+                      .flops = flops,
                       .products = products,
                       .inside = nvlink(8, inside),
                       .network = {.bytes_per_second = 50 * giga}},
@@ -163,16 +162,15 @@ ClusterPreset blackwell(std::string name, double gigabytes, double memory_bytes_
 /// NVIDIA GH200 datasheet (2023); four to a node, each with each other by six NVLinks of 25 GB/s (Alps, CSCS), a 200 Gb/s
 /// Slingshot card for each.
 ClusterPreset gh200() {
-  return accelerator(
-      {.name = "gh200",
-       .memory = 96e9,
-       .memory_bytes_per_second = 4000 * giga,
-       .flops = {.f64 = 34 * tera, .f32 = 67 * tera, .bf16 = 989.4 * tera, .f16 = 989.4 * tera},
-       .per_node = 4,
-       .inside = nvlink(4, 450 * giga, Wiring::mesh),
-       .network = {"slingshot", 10e-6, 25 * giga},
-       .host_bytes_per_second = 400 * giga},
-      "NVIDIA GH200 96 GB, 4 to a node (Alps); NVIDIA's data sheet, CSCS");
+  return accelerator({.name = "gh200",
+                      .memory = 96e9,
+                      .memory_bytes_per_second = 4000 * giga,
+                      .flops = whole_hopper,
+                      .per_node = 4,
+                      .inside = nvlink(4, 450 * giga, Wiring::mesh),
+                      .network = {"slingshot", 10e-6, 25 * giga},
+                      .host_bytes_per_second = 400 * giga},
+                     "NVIDIA GH200 96 GB, 4 to a node (Alps); NVIDIA's data sheet, CSCS");
 }
 
 /// NVIDIA L4 and Ada GPU architecture (2023): what PCIe alone joins, through the memory of the host.
@@ -264,16 +262,15 @@ std::span<const ClusterPreset> cluster_presets() {
            "NVIDIA A100 SXM4 40 GB, 8 to a node (DGX A100); NVIDIA's data sheets"),
       a100("jeanzay-a100-80g", 80, 2039 * giga, {"omnipath", 15e-6, 6.25 * giga},
            "NVIDIA A100 SXM4 80 GB, 8 and 4 Omni-Path cards to a node; IDRIS"),
-      hopper("h100", 80.0 * gibibyte, 3350 * giga, 0.58,
+      hopper("h100", 80, 3350 * giga, 0.58,
              "NVIDIA H100 SXM 80 GB, 8 to a node (DGX H100); NVIDIA's data sheet"),
-      hopper("h100-96g", 96.0 * gibibyte, 2400 * giga, 0.52,
+      hopper("h100-96g", 96, 2400 * giga, 0.52,
              "NVIDIA H100 96 GB of HBM2e, 500 W, 8 to a node (Grand Teton); as torchtitan's report says"),
-      hopper("h200", 141.0 * gibibyte, 4800 * giga, 0.58,
-             "NVIDIA H200 SXM 141 GB, 8 to a node; NVIDIA's data sheet"),
-      hopper("h800", 80.0 * gibibyte, 3350 * giga, 0.58,
-             "NVIDIA H800 SXM 80 GB, 8 to a node; NVIDIA's data sheet", 989.4 * tera, 200 * giga),
-      hopper("h20", 96.0 * gibibyte, 4000 * giga, 0.85,
-             "NVIDIA H20 SXM 96 GB, 8 to a node; NVIDIA's data sheet", 148 * tera),
+      hopper("h200", 141, 4800 * giga, 0.58, "NVIDIA H200 SXM 141 GB, 8 to a node; NVIDIA's data sheet"),
+      hopper("h800", 80, 3350 * giga, 0.58, "NVIDIA H800 SXM 80 GB, 8 to a node; NVIDIA's data sheet",
+             {.f64 = 1 * tera, .f32 = 67 * tera, .bf16 = 989.4 * tera, .f16 = 989.4 * tera}, 200 * giga),
+      hopper("h20", 96, 4000 * giga, 0.85, "NVIDIA H20 SXM 96 GB, 8 to a node; NVIDIA's data sheet",
+             {.f64 = 1 * tera, .f32 = 44 * tera, .bf16 = 148 * tera, .f16 = 148 * tera}),
       blackwell("b200", 180, 7700 * giga, 2250 * tera, 37 * tera, false, 50 * giga,
                 "NVIDIA B200 SXM 180 GB, 8 to a node (DGX B200); NVIDIA's data sheet"),
       blackwell("b300", 270, 7700 * giga, 2250 * tera, 1.2 * tera, false, 100 * giga,

@@ -81,6 +81,12 @@ double memory_seconds(const Work& work, const Cluster& cluster) {
   return seconds + from_memory / cluster.memory_bytes_per_second;
 }
 
+/// Of the peak, what tensor units reach with rows like those of `work`.
+double share_of_rate(const Work& work, const RowLines& rows) {
+  if (rows.line_bytes == 0 || work.row_bytes % rows.line_bytes == 0) return 1;
+  return work.is_batched ? rows.batched : rows.product;
+}
+
 }  // namespace
 
 WorkKind work_kind(const Rule& rule) {
@@ -126,16 +132,6 @@ void add_cached(Work& work, double bytes, double since, const Cluster& cluster) 
       return;
     }
 }
-
-namespace {
-
-/// Of the peak, what tensor units reach with rows like those of `work`.
-double share_of_rate(const Work& work, const RowLines& rows) {
-  if (rows.line_bytes == 0 || work.row_bytes % rows.line_bytes == 0) return 1;
-  return work.is_batched ? rows.batched : rows.product;
-}
-
-}  // namespace
 
 double compute_seconds(const Work& work, const Cluster& cluster) {
   const double flops =
