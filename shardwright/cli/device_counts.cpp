@@ -68,8 +68,7 @@ void complete_machine(Arguments& arguments, int most) {
     arguments.flags["--devices"] = fmt::format("{}", most);
   if (!arguments.has("--cluster")) return;
   std::string& name = arguments.flags.at("--cluster");
-  const auto is_it = [&](const ClusterPreset& p) { return p.cluster.name == name; };
-  if (std::ranges::any_of(cluster_presets(), is_it)) name += fmt::format(":{}", most);
+  if (is_kind_of_machine(name)) name += fmt::format(":{}", most);
 }
 
 CountedSearch counted_search(const Arguments& arguments, const SearchAsked& asked) {
@@ -232,6 +231,11 @@ std::string curve_text(const SearchAsked& asked, const std::vector<CountedPlan>&
 bool chooses_devices(const Arguments& arguments) { return objective_of(arguments) != Objective::time; }
 bool draws_curve(const Arguments& arguments) {
   return arguments.has("--over") && !chooses_devices(arguments);
+}
+
+bool is_kind_of_machine(std::string_view name) {
+  return std::ranges::any_of(cluster_presets(),
+                             [&](const ClusterPreset& p) { return p.cluster.name == name; });
 }
 
 Arguments with_counts(Arguments arguments) {

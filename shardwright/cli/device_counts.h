@@ -1,6 +1,7 @@
 // `plan` on several numbers of devices: --over draws a curve, --objective chooses one of them.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "shardwright/cli/verb.h"
@@ -8,6 +9,9 @@
 #include "shardwright/plan/tried.h"
 
 namespace shardwright {
+
+/// The name of a preset without a number: it is sold in any.
+bool is_kind_of_machine(std::string_view name);
 
 /// With the machine that --over leaves open: a preset without a number, or no cluster, has as many devices as the longest.
 /// Throws: Error on numbers that are none or too large, and on flags that go with one number of devices only.

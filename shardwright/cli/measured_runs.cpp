@@ -15,6 +15,7 @@
 #include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cli/command_line.h"
+#include "shardwright/cli/device_counts.h"
 #include "shardwright/cli/memory_fit.h"
 #include "shardwright/cli/next_run.h"
 #include "shardwright/cli/planning.h"
@@ -100,15 +101,9 @@ std::vector<RunAsked> runs_in(const std::string& path) {
   return out;
 }
 
-/// A kind of machine that is sold in any number, without one.
-bool is_kind(std::string_view name) {
-  return std::ranges::any_of(cluster_presets(),
-                             [&](const ClusterPreset& p) { return p.cluster.name == name; });
-}
-
 /// The machine that `name` says, of any size: the kind of a preset, or a file. Throws: Error if there is none.
 std::string machine_of(const std::string& name) {
-  return !is_kind(name) && is_preset(cluster_called(name)) ? name.substr(0, name.find(':')) : name;
+  return !is_kind_of_machine(name) && is_preset(cluster_called(name)) ? name.substr(0, name.find(':')) : name;
 }
 
 /// Programs of runs; those that are asked alike are made once.
@@ -150,7 +145,7 @@ class Programs {
 Cluster cluster_for(const std::string& name, const std::vector<const PricedRun*>& runs) {
   int most = 1;
   for (const PricedRun* run : runs) most = std::max(most, run->cluster.devices());
-  if (is_kind(name)) return cluster_called(fmt::format("{}:{}", name, most));
+  if (is_kind_of_machine(name)) return cluster_called(fmt::format("{}:{}", name, most));
   const Cluster said = cluster_called(name);
   return is_preset(said) && said.devices() < most ? resized(said, most) : said;
 }

@@ -327,8 +327,7 @@ Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, c
       {.memory_cap = cap ? std::optional(cap->bytes) : std::nullopt, .framework = std::string(framework)});
   if (cap && !out.fits()) {
     std::string what = misfit_text(out, fmt::format("{} {} allows", cap->flag, arguments.text(cap->flag)));
-    std::optional<Remedies> would_fit;
-    if (remedies) would_fit = remedies(out);
+    auto would_fit = remedies ? std::optional(remedies(out)) : std::nullopt;
     if (would_fit && !would_fit->found.empty()) what += "; " + text_of(would_fit->found.front());
     if (would_fit && !would_fit->unasked.empty()) what += "; remedies " + unasked_text(arguments, *would_fit);
     throw Refusal(what, std::move(out), std::move(would_fit));
@@ -358,8 +357,7 @@ PlanRequest planning_request(const Arguments& arguments, const Model& model) {
 
 Remedies remedies_of(const Arguments& arguments, const Model& model, const Plan& plan,
                      const Evaluation& evaluation) {
-  const Arguments told = arguments;  // a copy: what there is to notice has been told
-  const PlanRequest request = request_of(told, model);
+  const PlanRequest request = planning_request(arguments, model);
   const Misfit misfit{request, plan, evaluation};
   if (model.own) return remedies_for(misfit, step_again(model, plan, request.origin));
   const StepsOf steps = [&](const Origin& origin) { return step_of(model.name, origin, true, ""); };
@@ -368,14 +366,14 @@ Remedies remedies_of(const Arguments& arguments, const Model& model, const Plan&
 
 Bound bound_of(const Arguments& arguments, const Model& model, const Plan& plan, const Evaluation& evaluation,
                std::vector<Tried> tried) {
-  const Arguments told = arguments;  // likewise
-  PlanRequest request = request_of(told, model);
+  PlanRequest request = planning_request(arguments, model);
   request.devices = plan.devices();  // an objective may have chosen them
   request.cluster = plan.cluster;
   const Judged judged{request, plan, evaluation};
   const StepOf step = step_again(model, plan, request.origin);
   Bound out = bound_of(judged, std::move(tried), step);
-  if (told.has("--html") && !chooses_devices(told)) out.unfixed = unfixed_of(judged, step);
+  if (arguments.has("--html") && !chooses_devices(Arguments(arguments)))
+    out.unfixed = unfixed_of(judged, step);
   return out;
 }
 
