@@ -3,7 +3,7 @@
 //
 // Values that share memory form a buffer: a reshape and its operand; a point-wise result and an operand that dies
 // there; the new value of an update and its leaf, when nobody reads the old one later (nor, with micro-batches, the new
-// one: autodiff/accumulate.cpp copies it then). A buffer lives from its first definition to its last use, that of a
+// one: autodiff/accumulate.cpp copies it then); the sum over devices of what micro-batches have added up. A buffer lives from its first definition to its last use, that of a
 // gather which runs ahead of its use from where it starts; leaves live for ever. Buffers are placed largest first at the
 // lowest offset that is free over their whole life (greedy by size; within a few per cent of optimal on such intervals:
 // Pisarchyk and Lee, 2020).
@@ -43,6 +43,8 @@ struct Place {
   int made = for_ever;   // by a node, or before all of them
   int last_read = -1;    // by a node
   bool is_leaf = false;
+  bool is_cleared = false;  // a leaf that is zero again when the next step begins: accumulators
+  bool is_sent = false;
   bool is_kept = false;  // in slots, though the backward makes it
   Space space = Space::device;
 };
@@ -124,6 +126,7 @@ class Assignment {
 
   void keep_until_received(ValueId v) {
     Place& b = places_[at(v.index)];
+    b.is_sent = true;
     const Phase phase = graph_.node(graph_.value(v).producer).phase;
     if (phase == Phase::forward) {
       b.end = std::max(b.end, first_time_[Phase::backward]);
@@ -211,6 +214,7 @@ class Assignment {
     if (kind == OpKind::input) b.begin = -1;  // filled before the first node
     if (is_kept_leaf(graph_.node(value.producer))) {
       b.is_leaf = true;
+      b.is_cleared = kind == OpKind::accumulator;
       b.begin = -1;
       b.end = for_ever;
     }
@@ -248,7 +252,9 @@ class Assignment {
     to.made = std::min(to.made, from.made);
     to.last_read = std::max(to.last_read, from.last_read);
     to.bytes = std::max(to.bytes, from.bytes);
+    to.is_cleared = (to.is_cleared || !to.is_leaf) && (from.is_cleared || !from.is_leaf);
     to.is_leaf = to.is_leaf || from.is_leaf;
+    to.is_sent = to.is_sent || from.is_sent;
     to.is_kept = to.is_kept || from.is_kept;
     joined_to_[at(b)] = a;
   }
@@ -289,11 +295,19 @@ class Assignment {
     join(from, to);
   }
 
+  /// Nobody reads it behind the fusion of `reader`. What micro-batches have added up is over with its last reader in the update,
+  /// so that its sum over devices is made in its place, beside the last backward.
+  bool is_over(const Place& place, NodeId reader) const {
+    if (!place.is_leaf) return place.end == time(reader);
+    return place.is_cleared && !place.is_sent && graph_.node(reader).phase == Phase::update &&
+           place.last_read == time(reader);
+  }
+
   /// `result` of `writer` may take the place of `operand`, which dies in the same fusion.
   bool can_overwrite(ValueId operand, NodeId writer, ValueId result) {
     if (graph_.value(operand).type != graph_.value(result).type || !in_memory(result)) return false;
     const Place& dying = place_of(operand);
-    if (dying.is_leaf || place_of(result).is_leaf || dying.end != time(writer)) return false;
+    if (place_of(result).is_leaf || !is_over(dying, writer)) return false;
     if (place_of(result).begin < time(writer)) return false;  // it is there or on its way before
     // All values in that buffer that the fusion reads must have been read by then, and none may be written.
     const Fusion& fusion = fusion_of(writer);

@@ -332,8 +332,11 @@ class Arena {
     std::vector<const Update*> copies;
     for (const Update& u : graph_.updates) {
       if (replaced_in(program_, u) != phase) continue;
-      read(u.value, 0, micro_batch);
-      if (begin(u.value, 0) == begin(u.leaf, 0))
+      const bool is_there = begin(u.value, 0) == begin(u.leaf, 0);
+      // A sum that is there is not touched, and replicas may already be adding theirs to it: who reads it looks at it.
+      const bool is_only_named = is_there && producer(u.leaf).op->kind == OpKind::accumulator;
+      if (!is_only_named || written(u.value, 0).stamp == 0) read(u.value, 0, micro_batch);
+      if (is_there)
         written(u.leaf, 0) = written(u.value, 0);
       else if (phase == Phase::update)
         copies.push_back(&u);
