@@ -1,13 +1,13 @@
 // Whether `--search auto` is as good as everything that `--set` takes: of a model, a cluster and the samples of a step the
 // plan of `auto` beside the best of
 //
-//   what is usual, structures drawn at random, and the neighbours of the best ones (harness/structures.h): best first, until
+//   what is usual, structures drawn at random, and the neighbours of the best ones (tests/support/structures.h): best first, until
 //   time is up, but at least to where no neighbour is better
 //
 // each made into a program and simulated. What by `Least` is no better than the best needs no program, whatever auto
 // thinks of it; that this is so is checked by every program that is made.
 //
-//   scripts/bench.sh grid [all | MODEL [CLUSTER [BATCH]]] [--random N] [--seconds S] [--loss NAME]
+//   scripts/bench.sh grid [all | MODEL [CLUSTER [BATCH]] | drawn [N]] [--random N] [--seconds S] [--loss NAME] [--seed S]
 //
 // Without a word two rows, with `all` those of seed 003's nine models on 8, 64 and 512 devices of three kinds, and some more:
 // an hour.
@@ -20,8 +20,8 @@
 #include <random>
 #include <set>
 
+#include "bench/harness/drawn_case.h"
 #include "bench/harness/measure.h"
-#include "bench/harness/structures.h"
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/given.h"
 #include "shardwright/base/text.h"
@@ -29,31 +29,27 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/backend.h"
+#include "shardwright/search/automatic/candidates.h"
 #include "shardwright/search/automatic/structure.h"
 #include "shardwright/simulate/evaluate.h"
+#include "tests/support/structures.h"
 
 namespace shardwright {
 namespace {
 
 using namespace automatic;
 
-struct Case {
-  std::string model;
-  std::string cluster;
-  std::int64_t batch = 0;
-  bool keeps_batch = false;  // parts of it have other losses
-  std::string loss = {};     // as --loss
-};
-
 struct Effort {
   int random = 20;
   double seconds = 30;  // but neighbours of the best are all looked at
+  bool tells_forecasts = false;
 };
 
-PlanRequest request_for(const Case& c) {
-  PlanRequest out{.model = c.model, .cluster = cluster_called(c.cluster), .search = "auto"};
+PlanRequest request_for(const PlanCase& c) {
+  PlanRequest out{.model = c.model, .cluster = c.cluster, .search = "auto"};
   out.devices = out.cluster->devices();
   out.formats = default_devices().formats;
+  if (!c.framework.empty()) out.constraints = parse_constraints({"grid", "framework=" + c.framework});
   if (c.keeps_batch) out.kept_micro_batches = 1;
   out.options.writes_log = true;
   out.verifies = false;  // as in commands
@@ -88,11 +84,16 @@ struct Made {
   double bytes() const { return static_cast<double>(evaluation.estimate.arena_bytes); }
 };
 
+struct Outcome {
+  bool is_behind = false, is_bound_broken = false;
+  double ratio = 1;  // of auto's seconds to the best
+};
+
 class Grid {
  public:
-  Grid(const Case& c, const Effort& effort) : case_(c), effort_(effort), request_(request_for(c)) {}
+  Grid(const PlanCase& c, const Effort& effort) : case_(c), effort_(effort), request_(request_for(c)) {}
 
-  void run(const Table& table) {
+  Outcome run(const Table& table) {
     const Plan plan = make_plan([this](int m) { return step(m); }, request_);
     auto_ = judged(plan);
     set_least();
@@ -101,13 +102,13 @@ class Grid {
     look_at(space_.usual(), start + effort_.seconds / 3);
     look_at(drawn(), start + effort_.seconds / 2);
     expand(start + effort_.seconds);
-    tell(table, plan);
+    return tell(table, plan);
   }
 
  private:
   Graph step(int micro_batches) const {
     Model m = build_model(case_.model, {.global_batch = case_.batch,
-                                        .precision = *precision_called("bf16"),
+                                        .precision = *precision_called(case_.precision),
                                         .loss = case_.loss,
                                         .micro_batches = micro_batches});
     add_train_step(m.graph, m.loss, {.name = "adamw"});
@@ -123,7 +124,7 @@ class Grid {
   Evaluation judged(const Plan& plan) {
     const CompileOptions options{.formats = request_.formats, .verifies = false};
     return evaluate(compile_pipeline(graph(plan.settings.pipelining.micro_batches), plan, options),
-                    *request_.cluster);
+                    *request_.cluster, {.framework = plan.settings.framework});
   }
 
   void set_least() {
@@ -224,8 +225,8 @@ class Grid {
 
   // ---- telling ----
 
-  void tell(const Table& table, const Plan& plan) const {
-    require(best_.has_value(), "{} on {}: --set takes no structure", case_.model, case_.cluster);
+  Outcome tell(const Table& table, const Plan& plan) const {
+    require(best_.has_value(), "{} on {}: --set takes no structure", case_.model, case_.cluster.name);
     const Evaluation& best = best_->evaluation;
     const double ratio = auto_.estimate.step_seconds() / best_->seconds();
     const bool is_bound_broken =
@@ -236,16 +237,37 @@ class Grid {
     const std::string compared = auto_.fits() == best.fits() ? fmt::format("{:.3f}", ratio)
                                  : auto_.fits()              ? "only auto fits"
                                                              : "AUTO DOES NOT FIT";
-    table.row({case_.model, case_.cluster, chosen_, text_of(auto_), structure_text(best_->structure),
+    table.row({asked_text(), case_.cluster.name, chosen_, text_of(auto_), structure_text(best_->structure),
                text_of(best), compared, fmt::format("{} of {}", made_.size(), seen_.size()), bound,
                time_text(plan.search_seconds)});
     const bool is_behind = auto_.fits() == best.fits() ? ratio > 1.01 : best.fits();
     if (is_behind || is_bound_broken) tell_why(plan);
+    if (effort_.tells_forecasts) tell_forecasts();
+    std::fflush(stdout);
+    return {.is_behind = is_behind, .is_bound_broken = is_bound_broken, .ratio = ratio};
+  }
+
+  std::string asked_text() const {
+    return fmt::format("{}, {} samples, {}{}", case_.model, case_.batch, case_.precision,
+                       case_.framework.empty() ? "" : ", " + case_.framework);
   }
 
   static std::string text_of(const Evaluation& e) {
     return fmt::format("{:.4g} s, {:.1f} GB{}", e.estimate.step_seconds(),
                        static_cast<double>(e.estimate.arena_bytes) * 1e-9, e.fits() ? "" : " (does not fit)");
+  }
+
+  /// Of all that became programs, how far the search's forecasts are from them.
+  void tell_forecasts() const {
+    const StepOf step_of = [this](int m) { return step(m); };
+    Tables tables(step_of, request_);
+    Bounds bounds(tables, 1);
+    Candidates candidates(tables, bounds, *request_.cluster, auto_.cap_bytes);
+    for (const Made& m : made_)
+      if (const auto c = candidates.forecast(m.structure))
+        fmt::print("  {}: {:.4g} s and {:.2f} GB, forecast {:.3f} and {:.3f} of it\n",
+                   structure_text(m.structure), m.seconds(), m.bytes() * 1e-9,
+                   c->forecast.seconds / m.seconds(), c->forecast.bytes / m.bytes());
   }
 
   /// The command that shows the better one, and what auto knew of it.
@@ -262,12 +284,12 @@ class Grid {
 
   std::string command_of(const Constraints& s) const {
     return fmt::format(
-        "shardwright plan {}{} --cluster {} --precision bf16 --optimizer adamw --set {},global_batch={}",
-        case_.model, case_.loss.empty() ? "" : " --loss " + case_.loss, case_.cluster, structure_text(s),
-        case_.batch);
+        "shardwright plan {}{} --cluster {} --precision {} --optimizer adamw --set {},global_batch={}{}",
+        case_.model, case_.loss.empty() ? "" : " --loss " + case_.loss, case_.cluster.name, case_.precision,
+        structure_text(s), case_.batch, case_.framework.empty() ? "" : " --framework " + case_.framework);
   }
 
-  const Case& case_;
+  const PlanCase& case_;
   Effort effort_;
   PlanRequest request_;
   std::map<int, Graph> graphs_;  // by micro-batches
@@ -284,32 +306,35 @@ class Grid {
 
 std::int64_t usual_batch(int devices) { return devices <= 8 ? 64 : devices <= 64 ? 256 : 2 * devices; }
 
-std::vector<Case> cases(const BenchOptions& options) {
+std::vector<PlanCase> cases(const BenchOptions& options) {
   if (options.is_smoke)
-    return {{"llama:layers=2,hidden=64,heads=4,ffn=128,vocab=256,seq=32", "a100-80g:2", 4}};
-  std::vector<Case> out;
+    return {{"llama:layers=2,hidden=64,heads=4,ffn=128,vocab=256,seq=32", cluster_called("a100-80g:2"), 4}};
+  std::vector<PlanCase> out;
   for (const char* model : {"llama2-7b", "llama2-13b", "llama2-70b", "baichuan2-7b", "baichuan2-13b",
                             "qwen-7b", "qwen-14b", "pangualpha-2.6b", "pangualpha-13b"})
     for (int devices : {8, 64, 512})
       for (const char* cluster : {"a100-80g", "h100", "ascend910b"})
-        out.push_back({model, fmt::format("{}:{}", cluster, devices), usual_batch(devices)});
+        out.push_back({model, cluster_called(fmt::format("{}:{}", cluster, devices)), usual_batch(devices)});
   for (const char* cluster : {"h100:1024", "a100-80g:1024"})
-    out.push_back({"gpt:layers=96,hidden=12288,heads=96,vocab=51200,seq=2048", cluster, 1536});
-  out.push_back({"resnet50", "a100-80g:8", 64, true});
-  out.push_back({"resnet50", "a100-80g:64", 1024, true});
-  out.push_back({"face", "a100-80g:8", 64, true});
-  for (const char* model : {"ffn", "dense_net", "matmul_chain"}) out.push_back({model, "a100-80g:8", 64});
+    out.push_back(
+        {"gpt:layers=96,hidden=12288,heads=96,vocab=51200,seq=2048", cluster_called(cluster), 1536});
+  out.push_back({"resnet50", cluster_called("a100-80g:8"), 64, true});
+  out.push_back({"resnet50", cluster_called("a100-80g:64"), 1024, true});
+  out.push_back({"face", cluster_called("a100-80g:8"), 64, true});
+  for (const char* model : {"ffn", "dense_net", "matmul_chain"})
+    out.push_back({model, cluster_called("a100-80g:8"), 64});
   return out;
 }
 
 struct Asked {
-  std::vector<Case> cases;
+  std::vector<PlanCase> cases;
   Effort effort;
 };
 
 Asked asked_by(const BenchOptions& options) {
   Asked out{cases(options), {}};
   std::string loss;
+  std::int64_t seed = 0;
   std::vector<std::string> words;
   for (std::size_t i = 0; i < options.words.size(); ++i) {
     const std::string& word = options.words[i];
@@ -317,21 +342,33 @@ Asked asked_by(const BenchOptions& options) {
       words.push_back(word);
       continue;
     }
-    constexpr std::string_view known[] = {"--random", "--seconds", "--loss"};
+    constexpr std::string_view known[] = {"--random", "--seconds", "--loss", "--seed", "--forecasts"};
     const std::size_t which = Given{"option", word}.word(known);
     if (++i == options.words.size()) throw error("{}: needs a value", word);
     const Given value{word, options.words[i]};
     if (which == 0) out.effort.random = static_cast<int>(value.integer(0, 1 << 20));
     if (which == 1) out.effort.seconds = value.number();
     if (which == 2) loss = value.text;
+    if (which == 3) seed = value.integer(0);
+    if (which == 4) out.effort.tells_forecasts = value.integer(0, 1) == 1;
+  }
+  if (!words.empty() && words[0] == "drawn") {
+    const std::int64_t count = words.size() > 1 ? Given{"drawn", words[1]}.integer(1, 100000) : 100;
+    out.cases.clear();
+    for (std::int64_t i = 0; i < count; ++i)
+      out.cases.push_back(drawn_case(static_cast<std::uint64_t>(seed + i)));
+    return out;
   }
   if (words.size() > 2)
-    out.cases = {
-        {.model = words[0], .cluster = words[1], .batch = Given{"batch", words[2]}.integer(), .loss = loss}};
+    out.cases = {{.model = words[0],
+                  .cluster = cluster_called(words[1]),
+                  .batch = Given{"batch", words[2]}.integer(),
+                  .loss = loss}};
   const bool is_some = words.empty() && !options.is_smoke, is_all = words == std::vector<std::string>{"all"};
-  std::erase_if(out.cases, [&](const Case& c) {
-    if (is_some) return c.cluster != "a100-80g:8" || (c.model != "llama2-7b" && c.model != "resnet50");
-    return !is_all && !words.empty() && (c.model != words[0] || (words.size() > 1 && c.cluster != words[1]));
+  std::erase_if(out.cases, [&](const PlanCase& c) {
+    if (is_some) return c.cluster.name != "a100-80g:8" || (c.model != "llama2-7b" && c.model != "resnet50");
+    return !is_all && !words.empty() &&
+           (c.model != words[0] || (words.size() > 1 && c.cluster.name != words[1]));
   });
   if (out.cases.empty())
     throw error("{}: is no row of the table; say MODEL, CLUSTER and the samples of a step", join(words, " "));
@@ -343,7 +380,14 @@ void bench(const BenchOptions& options) {
   const Table table({"model", "cluster", "auto", "takes", "best of --set", "takes", "auto / best",
                      "programs of structures", "lower bound", "search"});
   table.begin("auto beside what --set takes, bf16, adamw");
-  for (const Case& c : asked.cases) Grid(c, asked.effort).run(table);
+  int behind = 0, broken = 0;
+  double worst = 0;
+  for (const PlanCase& c : asked.cases) {
+    const Outcome o = Grid(c, asked.effort).run(table);
+    behind += o.is_behind, broken += o.is_bound_broken, worst = std::max(worst, o.ratio);
+  }
+  fmt::print("{} cases: auto is behind in {}, at most {:.3f} of the best; {} bounds are broken\n",
+             asked.cases.size(), behind, worst, broken);
 }
 
 }  // namespace

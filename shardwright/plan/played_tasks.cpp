@@ -31,18 +31,25 @@ class Play {
  private:
   double crossing(int part) const { return seconds_.crossing ? seconds_.crossing(part) : 0; }
 
+  /// When what is made at `made` is with the next task of a stage, to which it crosses behind `part`.
+  double there(double made, int part, std::size_t stage) const {
+    const auto& before = out_.times[stage];
+    if (crossing(part) == 0 || !seconds_.is_expected_one_ahead) return made + crossing(part);
+    return std::max(made, before.size() < 2 ? 0 : before[before.size() - 2].end) + crossing(part);
+  }
+
   /// When what a task waits for is there; none: not yet.
-  std::optional<double> ready(const Task& task, int part) const {
+  std::optional<double> ready(const Task& task, int part, std::size_t stage) const {
     const auto of = [&](const auto& done, int p) { return done[at(p)][at(task.micro_batch)]; };
     double first = 0, second = 0;
     if (task.phase == Phase::forward && part > 0) {
       first = of(forwards_, part - 1);
-      second = first == not_yet ? 0 : first + crossing(part - 1);
+      second = first == not_yet ? 0 : there(first, part - 1, stage);
     } else if (task.phase == Phase::backward) {
       first = of(forwards_, part);
       if (part + 1 < p_.parts() && first != not_yet) {
         const double behind = of(inputs_, part + 1);
-        second = behind + crossing(part);
+        second = there(behind, part, stage);
         if (behind == not_yet) first = not_yet;
       }
     } else if (task.phase == Phase::weights) {
@@ -56,7 +63,7 @@ class Play {
   bool step(std::size_t stage) {
     const Task& task = tasks_[stage][next_[stage]];
     const int part = parts_[stage][at(task.chunk)];
-    const std::optional<double> is_ready = ready(task, part);
+    const std::optional<double> is_ready = ready(task, part, stage);
     if (!is_ready) return false;
     const double begin = std::max(free_[stage], *is_ready), end = begin + seconds_.of(part, task.phase);
     out_.times[stage].push_back({begin, end});

@@ -25,6 +25,9 @@ struct PlayedTasks {
 struct TaskSeconds {
   std::function<double(int part, Phase phase)> of;
   std::function<double(int part)> crossing = {};  // to the next part, and back; none: at once
+  /// What crosses sets out when its taker is one task before the one that wants it, as in a step (lower/step.h); else as soon
+  /// as it is made.
+  bool is_expected_one_ahead = false;
 };
 
 /// `tasks` by stage. Cost: linear in tasks, times stages where they wait for each other a lot.

@@ -90,6 +90,7 @@ struct ScheduleDef {
   bool splits_backward = false;
   bool is_for_stages = true;       // one stage has no use for it
   std::vector<int> searched = {};  // arguments with which a search tries it; 0: without
+  std::vector<int> near = {};      // and those with which it does where it is the best so far
   /// The tasks of the devices of a stage, in order.
   std::vector<Task> (*tasks)(const Pipelining&, int stage) = nullptr;
   /// Forwards of chunks that they run before the first backward, if there are as many; null: it has no such order.

@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <queue>
 #include <tuple>
 #include <utility>
@@ -24,39 +23,40 @@
 #include "shardwright/base/text.h"
 #include "shardwright/plan/batch.h"
 #include "shardwright/search/automatic/best_of.h"
-#include "shardwright/search/automatic/later.h"
-#include "shardwright/search/automatic/misses.h"
-#include "shardwright/search/automatic/other_plans.h"
-#include "shardwright/search/automatic/trials.h"
+#include "shardwright/search/automatic/prospects.h"
 
 namespace shardwright::search {
 using namespace automatic;
 namespace {
 
-/// So many structures are made into whole programs, beside as many that do not fit.
-constexpr std::size_t most_trials = 8;
+/// So many structures are made into whole programs, beside as many that do not fit; of small networks more of these.
+constexpr std::size_t most_trials = 8, most_unfit_of_small = 64;
 /// Of these, of what figures say does not fit.
 constexpr int most_close_trials = 3;
 /// And so many may turn out to be no plan.
-constexpr std::size_t most_attempts = 40;
+constexpr std::size_t most_attempts = 80;
 /// And forecast; the bound ends nearly all searches before.
 constexpr int most_forecasts = 2000;
+/// So many without a faster one: what bounds leave open then hardly gets better. The bound that is told is theirs.
+constexpr int most_idle_forecasts = 120;
 
 /// Of forecasts to programs.
 constexpr double nearness = 0.99;
 
 class Search {
  public:
-  /// Of structures that may take less than `worth` seconds; without such a limit of all plans. Both must outlive it.
-  Search(Tables& tables, const PlanRequest& request, double worth)
+  /// Of structures that may take less than `worth` seconds; without such a limit of all plans. All must outlive it.
+  Search(Tables& tables, Misses& misses, const PlanRequest& request, double worth)
       : request_(request),
         worth_(worth),
         cluster_(*request.cluster),
         cap_(request.options.memory_cap.value_or(usable_bytes(cluster_))),
         tables_(tables),
+        misses_(misses),
         record_(request.options.writes_log),
         trials_(request, cap_, record_),
-        others_(request, tables_, trials_, record_) {}
+        others_(request, tables_, trials_, record_),
+        prospects_({request, worth, tables_, misses_, record_, trials_, others_}) {}
 
   /// Throws: Infeasible if nothing can be split.
   Found run() {
@@ -79,7 +79,7 @@ class Search {
     open_all(std::move(structures));
     while (!open_.empty() && misses_.least_seconds() * open_.top().seconds <= worth_ &&
            (!trials_.does_fit() || misses_.least_seconds() * open_.top().seconds <= trials_.seconds())) {
-      if (is_late() && try_best_forecast()) {
+      if (is_late() && prospects_.try_best_forecast()) {
         is_cut_short_ = true;
         break;
       }
@@ -87,14 +87,20 @@ class Search {
       open_.pop();
       look_at(next);
       doing_.tell(0, [&] { return compared() + trials_.best_text(); });
-      if (trials_.count() >= most_trials + std::min(most_trials, unfit_trials_) ||
+      if (forecasts_->forecasts() - best_forecast_at_ > most_idle_forecasts && prospects_.try_best_forecast())
+        break;
+      if (trials_.count() - prospects_.usual_cuts() >=
+              most_trials + std::min(most_unfit(), prospects_.unfit()) ||
           trials_.attempts() >= most_attempts)
         break;
     }
-    try_later();
-    if (!trials_.does_fit() && std::isinf(worth_)) try_least_memory();
-    try_hopeful();
+    prospects_.try_later(later_, *forecasts_);
+    bound_ = std::min(bound_, later_.bound());
+    if (!trials_.does_fit() && std::isinf(worth_)) is_cut_short_ = prospects_.try_least_memory(*forecasts_);
+    prospects_.try_further(*forecasts_, count_);
   }
+
+  std::size_t most_unfit() { return others_.is_small() ? most_unfit_of_small : most_trials; }
 
   /// By what the time of a structure is known.
   enum class Known { bound, forecast, corrected };
@@ -176,16 +182,20 @@ class Search {
       return is_cut ? later_.keep(next.number, next.seconds) : forecast(next.number, next.seconds);
     }
     if (next.known == Known::forecast) bound_ = std::min(bound_, next.seconds);
-    Candidate& c = candidates_[next.number];
+    Candidate& c = prospects_[next.number];
     const Miss miss = misses_.of(c.structure);
-    if (repeats_layers(c.structure) && miss.bytes * c.forecast.bytes > static_cast<double>(cap_))
+    if (may_be_lighter(c.structure) && miss.bytes * c.forecast.bytes > static_cast<double>(cap_)) {
+      const Candidate before = c;
       c = with_more_again(c, forecasts_->forecast(c.structure, miss.bytes));
+      if (next.known == Known::corrected && is_same_plan(before, c)) return;  // of which the program is known
+    }
     const double likely = nearness * miss.seconds * c.forecast.seconds;
     c.is_close = c.is_close || miss.bytes * c.forecast.bytes > static_cast<double>(cap_);
     if (next.known == Known::forecast && likely > next.seconds)
       open_.push({.seconds = likely, .known = Known::corrected, .number = next.number});
-    else if (!is_like_one_that_fits(c, candidates_) && (!c.is_close || ++close_trials_ <= most_close_trials))
-      try_candidate(c);
+    else if (!is_like_one_that_fits(c, prospects_.all()) &&
+             (!c.is_close || ++close_trials_ <= most_close_trials))
+      try_one(next.number);
   }
 
   /// What surely does not fit goes no further.
@@ -196,84 +206,28 @@ class Search {
     }
     std::optional<Candidate> c = forecasts_->forecast(record_[number].structure);
     if (!c) return void(record_[number].fate = Fate::impossible);
-    if (c->forecast.hopeful_seconds > worth_) return;
+    if (misses_.least_seconds() * c->forecast.hopeful_seconds > worth_) return;
     c->number = number;
     c->least_seconds = std::max(bound, nearness * c->forecast.hopeful_seconds);
     bound = std::max(bound, nearness * c->forecast.least_seconds);
     record_.forecast(number, *c, bound);
     if (!c->forecast.fits) return;
-    open_.push({.seconds = bound, .known = Known::forecast, .number = candidates_.size()});
-    candidates_.push_back(*std::move(c));
+    if (c->forecast.seconds < best_forecast_ * (1 - 1e-3))
+      best_forecast_ = c->forecast.seconds, best_forecast_at_ = forecasts_->forecasts();
+    open_.push({.seconds = bound, .known = Known::forecast, .number = prospects_.add(*std::move(c))});
   }
 
-  void try_candidate(Candidate& c) {
-    c.is_tried = true;
-    const std::optional<Evaluation> e = try_structure(c);
-    if (!e) return;
-    c.fits = e->fits();
-    misses_.learn(c, *e);
-    unfit_trials_ += !c.fits;
-    if (c.fits || !repeats_layers(c.structure)) return;
-    c.is_tried = false;  // with more layers again
-    const auto number = static_cast<std::size_t>(&c - candidates_.data());
-    open_.push({.seconds = misses_.of(c.structure).seconds * c.forecast.seconds,
-                .known = Known::corrected,
-                .number = number});
+  void try_one(std::size_t place) {
+    Candidate& c = prospects_[place];
+    if (prospects_.try_one(c))
+      open_.push({.seconds = misses_.of(c.structure).seconds * c.forecast.seconds,
+                  .known = Known::corrected,
+                  .number = place});
   }
 
   // ---- whole plans ----
 
   bool is_late() const { return request_.options.deadline.is_over(); }
-
-  void try_later() {
-    std::map<Schedule, int> trials;  // of each
-    for (Candidate& c : later_.candidates(*forecasts_, record_, [this] { return is_late(); })) {
-      const double likely = misses_.of(c.structure).seconds * c.forecast.seconds;
-      const bool may_be_best = likely < worth_ && (!trials_.does_fit() || likely < trials_.seconds());
-      candidates_.push_back(std::move(c));
-      int& alike = trials[schedule_of(candidates_.back().structure)];
-      if (may_be_best && !is_late() && alike++ < most_later_of_schedule) try_candidate(candidates_.back());
-    }
-    bound_ = std::min(bound_, later_.bound());
-  }
-
-  /// If no program fits yet, that of what was forecast to be the fastest so far. Returns whether one does.
-  bool try_best_forecast() {
-    if (trials_.does_fit()) return true;
-    if (Candidate* best = fastest_untried(candidates_, &Forecast::seconds)) try_candidate(*best);
-    return trials_.does_fit();
-  }
-
-  /// Forecasts of transfers that are waited for may be too high: what may be faster all the same.
-  void try_hopeful() {
-    constexpr int trials = 2;
-    for (int i = 0; i < trials && trials_.does_fit() && !is_late(); ++i) {
-      Candidate* best = fastest_untried(candidates_, &Forecast::hopeful_seconds);
-      if (!best || best->forecast.hopeful_seconds >= trials_.seconds()) return;
-      try_candidate(*best);
-    }
-  }
-
-  /// Of what does not fit, or was not forecast to.
-  void try_least_memory() {
-    constexpr std::size_t trials = 3;
-    std::erase_if(candidates_, [](const Candidate& c) { return c.is_tried; });
-    for (Candidate& c : candidates_)
-      if (repeats_layers(c.structure)) {
-        c = with_more_again(c, forecasts_->lightest(c.structure));
-        c.least_seconds = 0;  // that of others is not known
-      }
-    if (forecasts_->least()) {
-      candidates_.push_back(*forecasts_->least());
-      candidates_.back().number = record_.number_of(candidates_.back().structure);
-    }
-    std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) { return c.forecast.bytes; });
-    candidates_.resize(std::min(candidates_.size(), trials));
-    for (const Candidate& c : candidates_) {
-      if (trials_.best() && is_late()) is_cut_short_ = true;
-      if (!is_cut_short_) try_structure(c);
-    }
-  }
 
   /// Beside the best structure other plans, or sparing ones of a search with a `worth`; where there is none, in its stead.
   void try_other_search() {
@@ -302,13 +256,48 @@ class Search {
     // A search that was cut short knows of what is still open. Where a program took less than was forecast, others may, too.
     double bound = open_.empty() ? bound_ : std::min(bound_, open_.top().seconds);
     // What was not tried may wait for as little as was seen.
-    for (const Candidate& c : candidates_)
+    for (const Candidate& c : prospects_.all())
       if (!c.is_tried) bound = std::min(bound, c.least_seconds);
+    bound = std::min(bound, bound_of_other_chunks());
     bound *= misses_.least_seconds();
     if (std::isinf(worth_) && std::isfinite(bound) && bound <= trials_.least_seconds())
       tell_bound(out, request_, bound, trials_.seconds());
     out.log = record_.log();
     return out;
+  }
+
+  /// Of schedules with numbers of chunks that are tried only where they are near the best: none takes less than what the passes of
+  /// as many as there can be take, and in large networks than with what replicas send each other.
+  double bound_of_other_chunks() {
+    constexpr double none = std::numeric_limits<double>::infinity();
+    if (request_.constraints.schedule || std::isfinite(worth_)) return none;
+    std::vector<std::pair<double, Constraints>> all;
+    for (std::size_t i = 0; i < count_; ++i)
+      if (std::optional<Constraints> s = with_most_chunks(record_[i].structure))
+        if (const auto seconds = bounds_->seconds(*s, bounds_->count(*s) - 1);
+            seconds && *seconds < trials_.seconds())
+          all.emplace_back(*seconds, *std::move(s));
+    std::ranges::sort(all, {}, &std::pair<double, Constraints>::first);
+    constexpr std::size_t most_looked_at = 64;
+    double out = none;
+    for (std::size_t i = 0; i < all.size() && all[i].first < out; ++i) {
+      double seconds = all[i].first;
+      if (i < most_looked_at && !others_.is_small() && !is_late())
+        if (const auto sure = forecasts_->sure_seconds(all[i].second))
+          seconds = std::max(seconds, nearness * *sure);
+      out = std::min(out, seconds);
+    }
+    return out;
+  }
+
+  /// Nothing where all numbers of chunks are among the structures.
+  std::optional<Constraints> with_most_chunks(Constraints s) const {
+    const ScheduleDef& def = def_of(schedule_of(s));
+    if (def.near.empty() || schedule_of(s).chunks != def.searched.back()) return std::nullopt;
+    const int most = std::min(def.near.back(), tables_.row(s).size() / stages_of(s));
+    if (most <= def.searched.back()) return std::nullopt;
+    s.schedule = schedule_of(def, most);
+    return s;
   }
 
   std::string compared() const {
@@ -321,31 +310,24 @@ class Search {
            (keeps_batch_ ? kept_batch_text(settings_of(request_).pipelining.micro_batches) : "");
   }
 
-  /// What its program takes, if there is such a plan.
-  std::optional<Evaluation> try_structure(const Candidate& c) {
-    const Graph* graph = tables_.graph(*c.structure.micro_batches);
-    if (!graph) return {};
-    return trials_.run(*graph, with_candidate(request_, c, *graph, tables_.row(c.structure)), c.number);
-  }
-
   const PlanRequest& request_;
   double worth_, bound_ = std::numeric_limits<double>::infinity();
   const Cluster& cluster_;
   std::int64_t cap_ = 0;
   Tables& tables_;
+  Misses& misses_;
   std::size_t count_ = 0;                            // of structures
   bool keeps_batch_ = false, is_cut_short_ = false;  // by the time that it may take
   std::optional<Bounds> bounds_;
   std::optional<Candidates> forecasts_;
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
-  std::vector<Candidate> candidates_;
   Later later_;
   Record record_;
   Trials trials_;
   OtherPlans others_;
-  Misses misses_;
-  int close_trials_ = 0;
-  std::size_t unfit_trials_ = 0;
+  Prospects prospects_;
+  double best_forecast_ = std::numeric_limits<double>::infinity();  // seconds of what fits
+  int best_forecast_at_ = 0, close_trials_ = 0;
   std::string why_;  // a structure can be none
   Doing doing_{request_.options.deadline.progress(), "search auto"};
 };
@@ -359,9 +341,10 @@ std::vector<Searcher> automatic() {
            .heeds = {Setting::fix, Setting::auto_pipeline, Setting::search_time, Setting::log},
            .preference = 0,
            .plan = [](const StepOf& step, const PlanRequest& request) {
-             return best_of(step, request, [](Tables& tables, const PlanRequest& asked, double worth) {
-               return Search(tables, asked, worth).run();
-             });
+             return best_of(step, request,
+                            [](Tables& tables, Misses& misses, const PlanRequest& asked, double worth) {
+                              return Search(tables, misses, asked, worth).run();
+                            });
            }}};
 }
 

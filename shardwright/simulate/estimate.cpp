@@ -8,6 +8,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/lower/traffic.h"
+#include "shardwright/simulate/late_transfers.h"
 #include "shardwright/simulate/simulation.h"
 #include "shardwright/simulate/stage_prices.h"
 
@@ -52,6 +53,8 @@ class GroupFigures {
   GroupFigures& operator=(const GroupFigures&) = delete;
 
   const TimedStep& timed() const { return timed_; }
+  /// Of what `of` has counted.
+  const OfPhases<double>& late_seconds() const { return late_seconds_; }
 
   Estimate of(const SimulatedRank& ran) {
     out_.operators.resize(at(pipeline_.stage_count()));  // also of stages that compute nothing
@@ -158,6 +161,8 @@ class GroupFigures {
       const Graph& graph = prices.graph();
       const Phase phase = graph.node(graph.value(graph.node(transfer.node).operands.front()).producer).phase;
       out_.phase_communication_seconds[phase] += seconds;
+      if (graph.node(transfer.node).phase == Phase::update && phase != Phase::update)
+        late_seconds_[phase] += seconds;
       for (int n = 0; n < static_cast<int>(transfer.parts.size()); ++n) {
         const Node& node = prices.graph().node({transfer.node.index + n});
         if (!is_transfer(node)) continue;
@@ -181,6 +186,7 @@ class GroupFigures {
   std::map<int, StagePrices> prices_;  // by stage
   std::vector<SectionFigures> sections_;
   Estimate out_;
+  OfPhases<double> late_seconds_;  // of transfers of what passes make, that the update waits for
 };
 
 /// The fastest links that join all devices of two groups.
@@ -291,6 +297,15 @@ Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
 
 Estimate estimate(Program program, const Cluster& cluster) {
   return estimate(Pipeline(std::move(program)), cluster);
+}
+
+PieceEstimate estimate_piece(Program program, const Cluster& cluster) {
+  const Pipeline pipeline(std::move(program));
+  std::deque<GroupFigures> groups = groups_of(pipeline, cluster);
+  const std::vector<SimulatedRank> ran = simulated(groups, pipeline, cluster, false);
+  PieceEstimate out{groups.front().of(ran.front()), {}};
+  out.late_seconds = groups.front().late_seconds();
+  return out;
 }
 
 std::span<const Estimate> stages_of(const Estimate& e) {

@@ -208,7 +208,10 @@ TEST(WholePlan, keeps_operators_that_are_fixed) {
         ++found;
         for (const auto& [loop, axes] : op.strategy)
           EXPECT_TRUE(axes.empty() || split.contains(loop)) << op.name;
-        EXPECT_EQ(to_text(op.reason), fmt::format("{}={}", name, to_text(split)));
+        const bool is_split = plan.cluster.devices() > plan.settings.pipelining.stages;  // alone all is whole
+        if (is_split) {
+          EXPECT_EQ(to_text(op.reason), fmt::format("{}={}", name, to_text(split)));
+        }
       }
     EXPECT_EQ(found, is_pattern(name) ? 4 : 1);
     const Evaluation has = judged(step, plan, request);
@@ -465,7 +468,7 @@ TEST(WholePlan, forecasts_the_memory_of_the_framework) {
     EXPECT_TRUE(e.fits());
     EXPECT_LE(std::ranges::count_if(plan.log,
                                     [](const std::string& line) {
-                                      return line.find("simulated") != line.npos &&
+                                      return line.starts_with("dp=") && line.find("simulated") != line.npos &&
                                              line.find("does not fit") != line.npos;
                                     }),
               2);

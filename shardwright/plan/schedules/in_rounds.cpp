@@ -68,6 +68,7 @@ std::vector<ScheduleDef> in_rounds() {
            .doc = "V chunks per stage",
            .chunks = 0,
            .searched = {2, 4},
+           .near = {3, 5, 6, 8, 10, 12, 16},
            .tasks = in_turn,
            .warm_up = [](const Pipelining& p, int stage) {
              return first_turn(p) * (p.schedule.chunks - 1) + 2 * (p.stages - stage - 1) + 1;

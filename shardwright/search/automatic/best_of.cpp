@@ -40,7 +40,7 @@ class BestOf {
         run_(run),
         tables_(step, request),
         cap_(static_cast<double>(request.options.memory_cap.value_or(usable_bytes(*request.cluster)))),
-        best_(run(tables_, request, std::numeric_limits<double>::infinity())) {}
+        best_(run(tables_, misses_, request, std::numeric_limits<double>::infinity())) {}
 
   Plan plan() {
     try_lower_limits();
@@ -54,16 +54,16 @@ class BestOf {
 
  private:
   bool is_late() const { return request_.options.deadline.is_over(); }
+  bool is_quick() { return tables_.graph(1)->nodes.size() <= std::size_t{most_nodes_of_limits}; }
 
   /// Forecasts err, so that what a lower limit of memory leads to may be faster: it is searched for, too, below what the best
   /// takes, and again below that. So no lower limit makes a plan faster.
   void try_lower_limits() {
     PlanRequest asked = request_;
     std::int64_t bytes = best_.bytes;
-    const bool is_quick = tables_.graph(1)->nodes.size() <= std::size_t{most_nodes_of_limits};
-    for (int i = 0; i < most_limits && is_quick && best_.fits && !is_late(); ++i) try {
+    for (int i = 0; i < most_limits && is_quick() && best_.fits && !is_late(); ++i) try {
         asked.options.memory_cap = bytes - 1;
-        Found other = run_(tables_, asked, best_.seconds);
+        Found other = run_(tables_, misses_, asked, best_.seconds);
         if (!other.fits) break;
         bytes = other.bytes;
         take_if_better(std::move(other));
@@ -106,7 +106,8 @@ class BestOf {
     int in_vain = 0;
     std::set<Offload> tried{{}};
     for (Offload offload : offloads()) {
-      if (is_late() || in_vain == (whole.fits ? most_in_vain : most_in_vain_of_misfit)) break;
+      if (is_late() || (in_vain == (whole.fits ? most_in_vain : most_in_vain_of_misfit) && !is_quick()))
+        break;
       if (!has_states) offload.optimizer = 0;
       if (leaves_too_much(whole, offload) || !tried.insert(offload).second) continue;
       in_vain += !try_offload(offload) && best_.fits;
@@ -165,7 +166,8 @@ class BestOf {
   bool try_offload(const Offload& offload, PlanRequest asked) try {
     asked.constraints.offload = offload;
     constexpr double most_seconds = 1e30;  // with a limit no bound is told
-    Found other = run_(tables_, asked, best_.fits ? best_.seconds : most_seconds);
+    Misses misses;                         // those with all on the devices err otherwise
+    Found other = run_(tables_, misses, asked, best_.fits ? best_.seconds : most_seconds);
     if (!other.fits || (best_.fits && other.seconds >= best_.seconds)) return false;
     other.plan.lower_bound_seconds.reset();
     take(std::move(other));
@@ -177,6 +179,7 @@ class BestOf {
   const PlanRequest& request_;
   const Run& run_;
   Tables tables_;
+  Misses misses_;
   double cap_;
   Found best_;
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shardwright/plan/plan.h"
+#include "shardwright/search/automatic/misses.h"
 #include "shardwright/search/automatic/tables.h"
 #include "shardwright/simulate/memory.h"
 
@@ -20,8 +21,9 @@ struct Found {
   std::int64_t bytes = 0;   // of a device
   BytesByKind memory = {};  // the same by kind
 };
-/// Of structures that may take less than `worth` seconds. Throws: Infeasible if nothing can be split.
-using Run = std::function<Found(Tables&, const PlanRequest&, double worth)>;
+/// Of structures that may take less than `worth` seconds; takes and leaves what programs took beside forecasts. Throws: Infeasible if
+/// nothing can be split.
+using Run = std::function<Found(Tables&, Misses&, const PlanRequest&, double worth)>;
 
 /// Throws: as `run` for all plans.
 Plan best_of(const StepOf& step, const PlanRequest& request, const Run& run);

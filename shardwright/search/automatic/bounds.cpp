@@ -8,34 +8,47 @@
 namespace shardwright::automatic {
 namespace {
 
-/// Lets fewer devices share the work of a sample. Returns whether there were several.
-bool ease(Constraints& s) {
+/// Lets fewer of the several devices share the work of a sample.
+void ease(Constraints& s) {
   for (const DegreeKind& kind : degree_kinds) {
     const int degree = s.degrees.of(kind.name);
     if (kind.of != Sharing::work || degree == 1) continue;
     s.degrees.set(kind.name, degree / space::primes_of(degree).back());
     s.sequence_parallel = splits_sequence(s) && shards_of(s) > 1;
-    return true;
+    return;
   }
-  return false;
+}
+
+/// How often, until there is one.
+int eases_of(const Constraints& s) {
+  int out = 0;
+  for (const DegreeKind& kind : degree_kinds)
+    if (kind.of == Sharing::work) out += static_cast<int>(space::primes_of(s.degrees.of(kind.name)).size());
+  return out;
 }
 
 }  // namespace
 
-std::vector<Bounds::Step> Bounds::steps(const Constraints& s) const {
-  std::vector<Step> out{{s, true}};
-  Step easier = out.front();
-  easier.structure.recompute = RecomputeMode::none;
-  if (mode_of(s) != RecomputeMode::none) out.push_back(easier);
-  easier.waits = false;
-  if (tables_.replicas_wait(s)) out.push_back(easier);
-  while (ease(easier.structure)) out.push_back(easier);
-  std::ranges::reverse(out);
+int Bounds::count(const Constraints& s) {
+  return 1 + (mode_of(s) != RecomputeMode::none) + tables_.replicas_wait(s) + eases_of(s);
+}
+
+/// So many steps before it.
+Bounds::Step Bounds::step(const Constraints& s, int before) {
+  Step out{s, true};
+  if (before == 0) return out;
+  if (mode_of(s) != RecomputeMode::none) {
+    out.structure.recompute = RecomputeMode::none;
+    if (--before == 0) return out;
+  }
+  out.waits = false;
+  if (tables_.replicas_wait(s) && --before == 0) return out;
+  for (; before > 0; --before) ease(out.structure);
   return out;
 }
 
 std::optional<double> Bounds::seconds(const Constraints& s, int i) {
-  const Step step = steps(s)[static_cast<std::size_t>(i)];
+  const Step step = this->step(s, count(s) - 1 - i);
   const std::optional<Pieces>& least = pieces(step);
   if (!least) return std::nullopt;
   return least_seconds(pipelining_of(s), tables_.row(s), *least) * shards_of(step.structure) / shards_of(s);

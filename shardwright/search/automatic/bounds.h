@@ -10,7 +10,6 @@
 #include <map>
 #include <optional>
 #include <tuple>
-#include <vector>
 
 #include "shardwright/search/automatic/tables.h"
 
@@ -22,7 +21,7 @@ class Bounds {
   Bounds(Tables& tables, std::int64_t fewest) : tables_(tables), fewest_(fewest) {}
 
   /// How many bounds there are of it; the last is the closest.
-  int count(const Constraints& s) const { return static_cast<int>(steps(s).size()); }
+  int count(const Constraints& s);
   /// The `i`-th in seconds; nothing where such a structure cannot be split. Pre: its network has as many pieces as `s` parts.
   std::optional<double> seconds(const Constraints& s, int i);
   /// What pieces of it take at least; nothing where one of them cannot be split.
@@ -34,7 +33,7 @@ class Bounds {
     bool waits = false;  // for other replicas
   };
   /// Whose passes take no longer, farthest first; it is the last itself.
-  std::vector<Step> steps(const Constraints& s) const;
+  Step step(const Constraints& s, int before);
   const std::optional<Pieces>& pieces(const Step& step);
 
   Tables& tables_;

@@ -15,6 +15,8 @@ Candidate with_more_again(const Candidate& c, std::optional<Candidate> more) {
   if (!more) return c;
   more->number = c.number;
   more->least_seconds = c.least_seconds;
+  more->program_bytes = c.program_bytes;
+  more->times_too_large = c.times_too_large;
   return *std::move(more);
 }
 
@@ -71,8 +73,14 @@ std::optional<Candidate> Candidates::forecast(const Constraints& s, double miss)
   return out;
 }
 
+std::optional<double> Candidates::sure_seconds(const Constraints& s) {
+  const std::optional<Candidate> out = made(s, {spare * cap_}, true);
+  return out ? std::optional(out->forecast.least_seconds) : std::nullopt;
+}
+
 /// Within the first of `caps` that it fits into; close if that is not the first.
-std::optional<Candidate> Candidates::made(const Constraints& s, const std::vector<double>& caps) {
+std::optional<Candidate> Candidates::made(const Constraints& s, const std::vector<double>& caps,
+                                          bool only_least) {
   const auto pieces = tables_.of_stage(s);
   if (!pieces) return std::nullopt;
   const auto again = this->again(s, *pieces, [&](const Constraints& all) { return tables_.of_stage(all); });
@@ -80,7 +88,7 @@ std::optional<Candidate> Candidates::made(const Constraints& s, const std::vecto
   std::optional<Candidate> out;
   for (double cap : caps) {
     const bool is_close = out.has_value();
-    out = within(s, *pieces, again, cap);
+    out = within(s, *pieces, again, cap, only_least);
     out->is_close = is_close;
     if (out->forecast.fits) break;
   }

@@ -19,8 +19,16 @@ struct Candidate {
   int layers_again = 0;      // are computed again
   bool is_close = false;     // to the limit of memory: its program may fit, by figures it does not
   bool is_tried = false;
-  bool fits = false;  // so does its program
+  std::int64_t program_bytes = 0;  // of the last one that did not fit
+  int times_too_large = 0;         // programs that did not fit
+  bool fits = false;               // so does its program
 };
+
+/// Cut alike, with the same layers computed again.
+inline bool is_same_plan(const Candidate& a, const Candidate& b) {
+  return a.structure == b.structure && a.forecast.first == b.forecast.first &&
+         a.forecast.again == b.forecast.again;
+}
 
 /// `more`, the same with more layers computed again, if it is there.
 Candidate with_more_again(const Candidate& c, std::optional<Candidate> more);
@@ -51,6 +59,8 @@ class Candidates {
   /// The forecast of `s`, which may not fit; nothing of what cannot be split. `miss`: programs of its kind hold so many times
   /// what was forecast.
   std::optional<Candidate> forecast(const Constraints& s, double miss = 1);
+  /// No step of `s` is shorter, whatever the order of its tasks; nothing of what cannot be split.
+  std::optional<double> sure_seconds(const Constraints& s);
   /// With all layers computed again that may be.
   std::optional<Candidate> lightest(const Constraints& s) { return made(s, {0}); }
 
@@ -63,7 +73,8 @@ class Candidates {
  private:
   std::optional<Pieces> again(const Constraints& s, const Pieces& kept,
                               const std::function<std::optional<Pieces>(const Constraints&)>& pieces_of);
-  std::optional<Candidate> made(const Constraints& s, const std::vector<double>& caps);
+  std::optional<Candidate> made(const Constraints& s, const std::vector<double>& caps,
+                                bool only_least = false);
   Candidate within(const Constraints& s, const Pieces& pieces, const std::optional<Pieces>& again,
                    double bytes, bool only_least = false);
   void remember(const Candidate& c);

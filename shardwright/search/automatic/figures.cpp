@@ -7,8 +7,8 @@
 #include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/compile.h"
-#include "shardwright/simulate/estimate.h"
 #include "shardwright/simulate/framework_memory.h"
+#include "shardwright/simulate/late_transfers.h"
 
 namespace shardwright::automatic {
 namespace {
@@ -73,12 +73,12 @@ void add_bytes(Figures& out, const Program& program) {
   out.moving = most_alive(program, {gradient, communication});
 }
 
-/// Of a micro-batch, in the forward.
-double received_bytes(const Graph& graph) {
+/// Of a micro-batch, or once a step.
+double received_bytes(const Graph& graph, Phase phase, bool once = false) {
   double out = 0;
   for (const Node& node : graph.nodes)
-    if (node.op->kind == OpKind::receive && node.phase == Phase::forward &&
-        node.attributes.integer("once", 0) == 0)
+    if (node.op->kind == OpKind::receive && node.phase == phase &&
+        (node.attributes.integer("once", 0) != 0) == once)
       out += static_cast<double>(graph.value(node.results.front()).type.bytes());
   return out;
 }
@@ -109,13 +109,20 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
   const Framework& framework = framework_called(settings_of(what.request).framework);
   out.least_gradients = least_gradients(program, framework);
   out.scores = score_copies(program, framework);
-  const Estimate e = estimate(program, what.stage);
+  const PieceEstimate piece = estimate_piece(program, what.stage);
+  const Estimate& e = piece.all;
   out.forward = e.phase_seconds[Phase::forward];
   out.backward = e.phase_seconds[Phase::backward];
   out.update = e.phase_compute_seconds[Phase::update];
   out.transfers = e.phase_communication_seconds;
-  for (Phase phase : {Phase::forward, Phase::backward}) out.transfers[phase] /= program.micro_batches;
-  out.received = received_bytes(program.graph);
+  for (Phase phase : {Phase::forward, Phase::backward}) {
+    const double late = piece.late_seconds[phase];
+    out.late += late;
+    out.transfers[phase] = (out.transfers[phase] - late) / program.micro_batches;
+  }
+  out.received = received_bytes(program.graph, Phase::forward);
+  out.tied = received_bytes(program.graph, Phase::forward, true);
+  out.returned = received_bytes(program.graph, Phase::update);
   return out;
 }
 

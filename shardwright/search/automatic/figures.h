@@ -14,6 +14,8 @@ struct Figures {
   double forward = 0, backward = 0;  // seconds of a micro-batch, with what it waits for
   double update = 0;                 // seconds of a step
   double received = 0;               // bytes that a device receives of a micro-batch, in the forward
+  double tied = 0;                   // and once a step: parameters of other pieces
+  double returned = 0;               // and for the update: gradients of those that others have of this one
   double parameters = 0, states = 0, sums = 0;  // bytes that last; of gradients their sums
   double least_gradients = 0;                   // bytes of gradients that the framework keeps, at least
   double scores = 0;                            // bytes of its copies of scores, if these are made here
@@ -26,6 +28,9 @@ struct Figures {
   /// Seconds of transfers in the forward and backward of a micro-batch, and in the update; of a whole stage only those
   /// that data parallelism adds, which `forward` and `backward` are without.
   OfPhases<double> transfers = {};
+  /// Seconds of what passes make and the update waits for, once a step however many micro-batches there are: it begins in the
+  /// last backward.
+  double late = 0;
   /// Of these passes, seconds of the transfers that go over the same links as those of data parallelism.
   std::array<double, 2> contended = {};
 

@@ -7,53 +7,10 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/search/automatic/pipeline_seconds.h"
+#include "shardwright/search/automatic/step_seconds.h"
 
 namespace shardwright::automatic {
 namespace {
-
-/// Programs put transfers of several pieces into one, and begin them earlier: where many small ones are waited for, they were
-/// seen to wait for a third of what pieces say.
-constexpr double least_waiting = 1.0 / 3;
-
-/// What a stage takes of time. Transfers go on beside compute at the pace `overlap`.
-class StageSeconds {
- public:
-  explicit StageSeconds(double overlap) : overlap_(overlap) {}
-
-  void add(const Figures& f, double times = 1) {
-    forward_ += times * f.forward, backward_ += times * f.backward, update_ += times * f.update;
-    for (Phase phase : {Phase::forward, Phase::backward, Phase::update})
-      transfers_[phase] += times * f.transfers[phase];
-    for (std::size_t phase = 0; phase < 2; ++phase) contended_[phase] += times * f.contended[phase];
-  }
-
-  /// `waiting`: so much of the transfers that compute does not hide is waited for.
-  Pass pass(double waiting = 1) const {
-    return {with_transfers(Phase::forward, forward_, waiting),
-            with_transfers(Phase::backward, backward_, waiting)};
-  }
-  /// What tensor parallelism takes longer, as it has half of the links while replicas have the others.
-  Pass contention() const {
-    return {contention(Phase::forward, forward_), contention(Phase::backward, backward_)};
-  }
-  double update() const { return with_transfers(Phase::update, update_, 1); }
-
- private:
-  double with_transfers(Phase phase, double beside, double waiting) const {
-    return beside + waiting * std::max(0.0, transfers_[phase] - overlap_ * beside);
-  }
-
-  double contention(Phase phase, double beside) const {
-    return beside > 0
-               ? contended_[static_cast<std::size_t>(phase)] * std::min(1.0, transfers_[phase] / beside)
-               : 0;
-  }
-
-  double overlap_;
-  double forward_ = 0, backward_ = 0, update_ = 0;
-  OfPhases<double> transfers_ = {};
-  std::array<double, 2> contended_ = {};
-};
 
 /// A part of the row, which grows piece by piece, and of which more and more pieces, the first ones, are computed again.
 /// The backward frees what the last of them keeps first, and leaves gradients.
@@ -146,7 +103,7 @@ class Cut {
     StageSeconds all(what_.cluster.overlap);
     for (int kind : pieces_) all.add((fits && what_.again ? *what_.again : what_.figures)[at(kind)]);
     for (int stage = 0; stage < p_.stages; ++stage)
-      most = std::max(most, forms_[at(stage)].seconds(all.pass()));
+      most = std::max(most, forms_[at(stage)].seconds(all.pass()) + update_of(all, 0));
     std::vector<int> out = begun(most, fits);
     constexpr int halvings = 24;
     for (int i = 0; i < halvings && !out.empty() && most > least * (1 + 1e-5); ++i) {
@@ -185,23 +142,34 @@ class Cut {
     const int count = static_cast<int>(pieces_.size()), parts = p_.parts();
     std::vector<int> out;
     int piece = 0;
+    double before = 0;  // that a stage is through before the first one, with its last backward
     for (int part = 0; part < parts; ++part) {
       out.push_back(piece);
       Part taken(what_, what_.slots[at(part)]);
       const StageForm& form = forms_[at(p_.stage_of(part))];
       const int begin = piece;
+      const auto end = [&] {
+        const StageSeconds& own = taken.seconds();
+        return form.seconds(own.pass()) + std::max(0.0, update_of(own) - before);
+      };
       while (piece < count - (parts - 1 - part)) {
         taken.add(pieces_[at(piece)]);
         if (fits) lighten({&taken}, cap_);
-        const bool is_over =
-            form.seconds(taken.seconds().pass()) > seconds * (1 + 1e-9) || (fits && taken.bytes() > cap_);
+        const bool is_over = end() > seconds * (1 + 1e-9) || (fits && taken.bytes() > cap_);
         if (is_over && (piece > begin || fits)) break;
         ++piece;
         if (is_over) break;
       }
       if (piece == begin) return {};
+      before += taken.seconds().pass().backward;
     }
     return piece == count ? out : std::vector<int>{};
+  }
+
+  /// Behind its last backward, of which `backwards` hide what is late; of chunks, which a device updates together, it is not
+  /// known yet.
+  double update_of(const StageSeconds& stage, double backwards = 1) const {
+    return p_.schedule.chunks > 1 ? 0 : stage.update(stage.late({.backwards = backwards}), 1);
   }
 
   const std::vector<int>& pieces_;
@@ -211,32 +179,102 @@ class Cut {
   std::vector<StageForm> forms_;  // by stage
 };
 
-/// The first of the links that joins devices from `first` to before `end`.
-const LinkLevel& link_of(const Cluster& cluster, int first, int end) {
-  const auto joins = [&](const LinkLevel& l) { return first / l.devices == (end - 1) / l.devices; };
-  const auto link = std::ranges::find_if(cluster.links, joins);
-  return link == cluster.links.end() ? cluster.links.back() : *link;
+/// Of parts that begin with the pieces `first`; whether they fit is not looked at.
+Forecast forecast_of_cut(const Constraints& s, const ForecastOf& what, const std::vector<Part>& parts,
+                         const std::vector<int>& first) {
+  const Pipelining p = pipelining_of(s);
+  Forecast out{.first = first, .again = {}};
+  std::vector<double> bytes(at(p.stages), 0);
+  std::vector<StageSeconds> seconds;
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    bytes[at(p.stage_of(static_cast<int>(part)))] += parts[part].bytes();
+    out.again.push_back(parts[part].again());
+    seconds.push_back(parts[part].seconds());
+  }
+  const StepSeconds step(s, what, first, std::move(seconds));
+  out.least_seconds = step.sure(what.only_least);
+  if (!what.only_least) out.hopeful_seconds = step.hopeful(), out.seconds = step.likely();
+  out.bytes = *std::ranges::max_element(bytes);
+  return out;
 }
 
-/// Seconds of what each part sends the next of a micro-batch: neighbours may share a node, or not.
-std::vector<double> crossings_of(const std::vector<Figures>& figures, const Constraints& s,
-                                 const Cluster& cluster) {
-  double bytes = 0;
-  for (const Figures& f : figures) bytes = std::max(bytes, f.received);
-  std::vector<double> out;
-  for (int part = 0; part + 1 < pipelining_of(s).parts() && stages_of(s) > 1; ++part) {
-    const Pipelining p = pipelining_of(s);
-    const int from = p.stage_of(part), to = p.stage_of(part + 1);
-    if (from == to) {  // chunks of the same devices
-      out.push_back(0);
-      continue;
+/// The layers of a row, with what is before and behind them.
+struct Layers {
+  int begin = 0, end = 0;
+  explicit Layers(const Row& row) : end(row.size()) {
+    while (begin < end && !row.is_layer(row.kinds[at(begin)])) ++begin;
+    while (end > begin && !row.is_layer(row.kinds[at(end - 1)])) --end;
+  }
+};
+
+/// Layers of each part, as many as there can be; empty if there are too few.
+std::vector<int> even_counts(const Layers& layers, int parts) {
+  const int count = layers.end - layers.begin;
+  if (count < parts) return {};
+  std::vector<int> out;
+  for (int part = 0; part < parts; ++part) out.push_back((part + 1) * count / parts - part * count / parts);
+  return out;
+}
+
+/// What is before and behind the layers is in the first and the last part.
+std::vector<int> first_of(const Layers& layers, const std::vector<int>& counts) {
+  std::vector<int> out{0};
+  int piece = layers.begin;
+  for (std::size_t part = 0; part + 1 < counts.size(); ++part) out.push_back(piece += counts[part]);
+  return out;
+}
+
+/// Layers of each part such that devices take equally long in all of theirs: one after the other goes from the slowest to the
+/// fastest device, while that helps.
+std::vector<int> balanced_counts(const Layers& layers, const Pipelining& p, const ForecastOf& what) {
+  std::vector<int> out = even_counts(layers, p.parts());
+  if (out.empty()) return out;
+  const auto seconds = [&](int begin, int end) {
+    double sum = 0;
+    for (int i = begin; i < end; ++i) {
+      const Figures& f = what.figures[at(what.row.kinds[at(i)])];
+      sum += f.forward + f.backward;
     }
-    const LinkLevel& l =
-        link_of(cluster, std::min(from, to) * stage_devices(s), (std::max(from, to) + 1) * stage_devices(s));
-    out.push_back(l.start_seconds + l.latency_seconds +
-                  bytes / (l.bytes_per_second * cluster.link_efficiency));
+    return sum;
+  };
+  const double layer = seconds(layers.begin, layers.end) / (layers.end - layers.begin);
+  std::vector<double> load(at(p.stages), 0);
+  load[at(p.stage_of(0))] += seconds(0, layers.begin);
+  load[at(p.stage_of(p.parts() - 1))] += seconds(layers.end, what.row.size());
+  for (int part = 0; part < p.parts(); ++part) load[at(p.stage_of(part))] += layer * out[at(part)];
+  const auto part_of = [&](std::size_t device, bool is_longest) {
+    const std::vector<int> parts = p.parts_of(static_cast<int>(device));
+    const auto shorter = [&](int a, int b) { return out[at(a)] < out[at(b)]; };
+    return is_longest ? *std::ranges::max_element(parts, shorter) : *std::ranges::min_element(parts, shorter);
+  };
+  for (int moves = 0; moves < layers.end - layers.begin; ++moves) {
+    const auto most = std::ranges::max_element(load), least = std::ranges::min_element(load);
+    const int from = part_of(at(most - load.begin()), true), to = part_of(at(least - load.begin()), false);
+    if (*most - *least <= layer * (1 + 1e-9) || out[at(from)] == 1) break;
+    --out[at(from)], ++out[at(to)];
+    *most -= layer, *least += layer;
   }
   return out;
+}
+
+/// Stages are cut by what depends on each of them alone; where they wait for each other, even ones may end sooner, and with
+/// several chunks those of which devices do as much in all.
+void take_even(Forecast& best, const Constraints& s, const ForecastOf& what, const Cut& cut) {
+  const Pipelining p = pipelining_of(s);
+  const Layers layers(what.row);
+  for (const std::vector<int>& counts : {even_counts(layers, p.parts()), balanced_counts(layers, p, what)}) {
+    const std::vector<int> first = first_of(layers, counts);
+    if (counts.empty() || first == best.first) continue;
+    Forecast even = forecast_of_cut(s, what, cut.parts(first), first);
+    even.fits = even.bytes <= what.cap_bytes;
+    const double least = std::min(best.least_seconds, even.least_seconds);
+    const double hopeful = std::min(best.hopeful_seconds, even.hopeful_seconds);
+    const auto is_faster = [&] {
+      return what.only_least ? even.least_seconds < best.least_seconds : even.seconds < best.seconds;
+    };
+    if (even.fits > best.fits || (even.fits == best.fits && is_faster())) best = std::move(even);
+    best.least_seconds = least, best.hopeful_seconds = hopeful;
+  }
 }
 
 /// Of a device, whatever it computes.
@@ -257,29 +295,13 @@ Forecast forecast_of(const Constraints& s, const ForecastOf& of) {
     throw Infeasible(
         fmt::format("{} stages: the network has {} layers; ask for fewer stages", p.parts(), count));
   const Cut cut(p, what);
-  Forecast out{.first = cut.best(true), .again = {}, .fits = true};
-  if (out.first.empty()) out = {.first = cut.best(false), .again = {}, .fits = false};
-  std::vector<Pass> passes(at(p.stages)), contended(at(p.stages)), least(at(p.stages));
-  std::vector<double> bytes(at(p.stages), 0), updates(at(p.stages), 0);
-  const std::vector<Part> parts = cut.parts(out.first);
-  for (std::size_t part = 0; part < parts.size(); ++part) {
-    const std::size_t device = at(p.stage_of(static_cast<int>(part)));
-    const StageSeconds& taken = parts[part].seconds();
-    passes[device] += taken.pass();
-    least[device] += taken.pass(least_waiting);
-    contended[device] += taken.contention();
-    updates[device] += taken.update();
-    bytes[device] += parts[part].bytes();
-    out.again.push_back(parts[part].again());
-  }
-  const std::vector<double> crossings = crossings_of(what.figures, s, what.cluster);
-  const double update = *std::ranges::max_element(updates);
-  out.least_seconds = sure_pipeline_seconds(p, passes, crossings) + update;
-  if (!of.only_least) out.hopeful_seconds = pipeline_seconds(p, least, crossings) + update;
-  for (std::size_t stage = 0; stage < passes.size(); ++stage) passes[stage] += contended[stage];
-  if (!of.only_least) out.seconds = pipeline_seconds(p, passes, crossings) + update;
-  out.bytes = *std::ranges::max_element(bytes) + fixed;
-  out.fits = out.fits && out.bytes <= of.cap_bytes;
+  std::vector<int> first = cut.best(true);
+  const bool fits = !first.empty();
+  if (!fits) first = cut.best(false);
+  Forecast out = forecast_of_cut(s, what, cut.parts(first), first);
+  out.fits = fits && out.bytes <= what.cap_bytes;
+  if (p.stages > 1) take_even(out, s, what, cut);
+  out.bytes += fixed;
   return out;
 }
 

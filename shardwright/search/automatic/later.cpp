@@ -6,10 +6,9 @@
 namespace shardwright::automatic {
 namespace {
 
-constexpr std::size_t most_kept = 64;
-
-/// Of forecasts, for which gradients of inputs are half of a backward: they are hardly less, and then stages idle for less.
-constexpr double sureness = 0.9;
+/// So many become forecasts; of more is known what they take whatever the order of their tasks, and of still more what their
+/// passes take.
+constexpr std::size_t most_forecast = 64, most_kept = 1000;
 
 }  // namespace
 
@@ -17,21 +16,39 @@ void Later::keep(std::size_t number, double bound) {
   if (all_.size() < most_kept)
     all_.push_back({number, bound});
   else
-    bound_ = std::min(bound_, bound);
+    drop({number, bound});
 }
 
-std::vector<Candidate> Later::candidates(Candidates& forecasts, Record& record,
-                                         const std::function<bool()>& is_late) {
+std::vector<Later::Kept> Later::likely(Candidates& forecasts, const Record& record, const Want& want) {
+  std::vector<Kept> out;
+  for (Kept kept : std::exchange(all_, {})) {
+    const Constraints& s = record[kept.number].structure;
+    if (want.is_of_large && kept.bound < want.worth && !want.is_late())
+      if (const auto sure = forecasts.sure_seconds(s))
+        kept.bound = std::max(kept.bound, sureness_of(s, true) * *sure);
+    if (kept.bound < want.worth)
+      out.push_back(kept);
+    else
+      drop(kept);
+  }
+  std::ranges::stable_sort(out, {}, &Kept::bound);
+  return out;
+}
+
+std::vector<Candidate> Later::candidates(Candidates& forecasts, Record& record, const Want& want) {
   std::vector<Candidate> out;
-  for (const Kept& kept : std::exchange(all_, {})) {
+  std::size_t count = 0;
+  for (const Kept& kept : likely(forecasts, record, want)) {
+    if (forecasts.is_needless(record[kept.number].structure)) continue;
     std::optional<Candidate> c;
-    if (!is_late()) c = forecasts.forecast(record[kept.number].structure);
+    if (count++ < most_forecast && !want.is_late()) c = forecasts.forecast(record[kept.number].structure);
     if (!c) {
-      bound_ = std::min(bound_, kept.bound);
+      drop(kept);
       continue;
     }
     c->number = kept.number;
-    c->least_seconds = std::max(kept.bound, sureness * c->forecast.hopeful_seconds);
+    c->least_seconds =
+        std::max(kept.bound, sureness_of(c->structure, want.is_of_large) * c->forecast.hopeful_seconds);
     record.forecast(kept.number, *c, c->least_seconds);
     if (c->forecast.fits) out.push_back(*std::move(c));
   }

@@ -3,6 +3,7 @@
 // less well and would take the trials of others.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <vector>
@@ -16,9 +17,13 @@ class Later {
  public:
   /// A structure, of which no step is shorter than `bound`.
   void keep(std::size_t number, double bound);
-  /// Those that fit, forecast, the fastest first; until it is late.
-  std::vector<Candidate> candidates(Candidates& forecasts, Record& record,
-                                    const std::function<bool()>& is_late);
+  struct Want {
+    double worth = 0;          // seconds that they may take
+    bool is_of_large = false;  // networks, of which programs join few transfers of pieces
+    const std::function<bool()>& is_late;
+  };
+  /// Those that fit, forecast, the fastest first.
+  std::vector<Candidate> candidates(Candidates& forecasts, Record& record, const Want& want);
   /// No step of a structure that was kept, and is not among the candidates, is shorter.
   double bound() const { return bound_; }
 
@@ -27,9 +32,18 @@ class Later {
     std::size_t number = 0;
     double bound = 0;
   };
+  std::vector<Kept> likely(Candidates& forecasts, const Record& record, const Want& want);
+  void drop(const Kept& kept) { bound_ = std::min(bound_, kept.bound); }
+
   std::vector<Kept> all_;
   double bound_ = std::numeric_limits<double>::infinity();
 };
+
+/// No step of `s` is shorter than so much of its forecast. Of cut backwards half is gradients of inputs, by forecast: they are
+/// hardly less, and then stages idle for less; and where starting kernels takes most, hardly anything is half.
+inline double sureness_of(const Constraints& s, bool is_large) {
+  return !schedule_of(s).splits_backward ? 0.99 : is_large ? 0.9 : 0.8;
+}
 
 /// So many of each schedule are tried.
 constexpr int most_later_of_schedule = 2;

@@ -23,27 +23,55 @@ double shared_seconds(const Pipelining& p, const Pass& all) {
   return has_form(p) ? all.forward + all.backward / p.schedule.chunks : 0;
 }
 
-/// The tasks of as many micro-batches as show what each more of them takes.
-double played_seconds(const Pipelining& p, const std::vector<Pass>& stages,
+/// Of so many micro-batches.
+double played_seconds(Pipelining p, int micro_batches, const std::vector<Pass>& parts,
                       const std::vector<double>& crossings) {
-  Pipelining few = p;
-  if (p.schedule.order != ChunkOrder::table) few.micro_batches = std::min(p.micro_batches, 4 * p.parts());
+  p.micro_batches = micro_batches;
   std::vector<std::vector<Task>> tasks;
-  double longest = 0;
-  for (int s = 0; s < p.stages; ++s) {
-    tasks.push_back(tasks_of(few, s));
-    longest = std::max(longest, stages[at(s)].all());
-  }
-  const double chunks = p.schedule.chunks, cut = p.schedule.splits_backward ? 2 : 1;
+  for (int s = 0; s < p.stages; ++s) tasks.push_back(tasks_of(p, s));
+  const double cut = p.schedule.splits_backward ? 2 : 1;
   const PlayedTasks all =
-      played(few, tasks,
+      played(p, tasks,
              {.of =
                   [&](int part, Phase phase) {
-                    const Pass& own = stages[at(p.stage_of(part))];
-                    return phase == Phase::forward ? own.forward / chunks : own.backward / chunks / cut;
+                    const Pass& own = parts[at(part)];
+                    return phase == Phase::forward ? own.forward : own.backward / cut;
                   },
-              .crossing = [&](int part) { return crossings.empty() ? 0 : crossings[at(part)]; }});
-  return all.end() + (p.micro_batches - few.micro_batches) * longest;
+              .crossing = [&](int part) { return crossings.empty() ? 0 : crossings[at(part)]; },
+              .is_expected_one_ahead = true});
+  return all.end();
+}
+
+/// Micro-batches that show what each more of them takes; a round more than that.
+int few_of(const Pipelining& p) {
+  const int few = 4 * p.parts() + p.micro_batches % p.stages;
+  return p.schedule.order == ChunkOrder::table ? p.micro_batches : std::min(p.micro_batches, few);
+}
+
+/// The tasks of few micro-batches, and as much for each more of them as for the last ones.
+double played_seconds(const Pipelining& p, const std::vector<Pass>& parts,
+                      const std::vector<double>& crossings) {
+  const int few = few_of(p), round = p.stages;
+  const double out = played_seconds(p, few, parts, crossings);
+  if (few == p.micro_batches) return out;
+  const double more = out - played_seconds(p, few - round, parts, crossings);
+  return out + (p.micro_batches - few) * more / round;
+}
+
+/// Of devices that do as much in each of their parts.
+std::vector<Pass> even_parts(const Pipelining& p, const std::vector<Pass>& stages) {
+  std::vector<Pass> out;
+  for (int part = 0; part < p.parts(); ++part) {
+    const Pass& own = stages[at(p.stage_of(part))];
+    out.push_back({own.forward / p.schedule.chunks, own.backward / p.schedule.chunks});
+  }
+  return out;
+}
+
+/// They take little to play.
+bool are_few(const Pipelining& p) {
+  constexpr int most_tasks = 20000;
+  return std::int64_t{few_of(p)} * p.parts() <= most_tasks;
 }
 
 }  // namespace
@@ -54,9 +82,11 @@ StageForm form_of_stage(const Pipelining& p, int stage) {
   return {all - warm_up(p, stage) / chunks, all - 1 / chunks};
 }
 
-double pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages,
-                        const std::vector<double>& crossings) {
-  if (!has_form(p)) return played_seconds(p, stages, crossings);
+namespace {
+
+/// By the form.
+double form_seconds(const Pipelining& p, const std::vector<Pass>& stages,
+                    const std::vector<double>& crossings) {
   Pass all;
   double longest = 0, before = 0;  // of a chunk
   for (const Pass& own : stages) {
@@ -83,9 +113,25 @@ double pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages,
   return shared_seconds(p, all) + most + behind[0] + behind[at(p.parts() - p.stages)];
 }
 
+}  // namespace
+
+double pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages,
+                        const std::vector<double>& crossings) {
+  if (!has_form(p)) return played_seconds(p, even_parts(p, stages), crossings);
+  return form_seconds(p, stages, crossings);
+}
+
+double pipeline_seconds_of_parts(const Pipelining& p, const std::vector<Pass>& parts,
+                                 const std::vector<double>& crossings) {
+  if (p.stages > 1 && (!has_form(p) || are_few(p))) return played_seconds(p, parts, crossings);
+  std::vector<Pass> stages(at(p.stages));
+  for (int part = 0; part < p.parts(); ++part) stages[at(p.stage_of(part))] += parts[at(part)];
+  return form_seconds(p, stages, crossings);
+}
+
 double sure_pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages,
                              const std::vector<double>& crossings) {
-  if (has_form(p)) return pipeline_seconds(p, stages, crossings);
+  if (has_form(p)) return form_seconds(p, stages, crossings);
   double most = 0, before = 0;  // of the first micro-batch, in the stages in front
   for (int s = 0; s < p.stages; ++s) {
     most = std::max(most, before + p.micro_batches * stages[at(s)].all());

@@ -40,6 +40,10 @@ StageForm form_of_stage(const Pipelining& p, int stage);
 double pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages,
                         const std::vector<double>& crossings = {});
 
+/// T where the parts of a device take unlike long: `parts`, by part.
+double pipeline_seconds_of_parts(const Pipelining& p, const std::vector<Pass>& parts,
+                                 const std::vector<double>& crossings);
+
 /// What T is at least, however a backward is cut in two: of schedules with the form T itself.
 double sure_pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages,
                              const std::vector<double>& crossings = {});

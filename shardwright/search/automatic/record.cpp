@@ -41,6 +41,16 @@ std::size_t Record::add(std::string words) {
   return entries_.size() - 1;
 }
 
+std::size_t Record::add(Constraints structure) {
+  entries_.push_back({.structure = std::move(structure)});
+  return entries_.size() - 1;
+}
+
+bool Record::has(const Constraints& structure) const {
+  return std::ranges::any_of(entries_,
+                             [&](const Tried& t) { return t.words.empty() && t.structure == structure; });
+}
+
 void Record::add_misfit(const std::vector<Tried>& of_other, std::string_view words) {
   const Tried* best = nullptr;
   for (const Tried& t : of_other)
@@ -79,6 +89,11 @@ void Record::forecast(std::size_t number, const Candidate& c, double least_secon
 
 void Record::simulated(std::size_t number, double seconds, double bytes, bool fits) {
   Tried& t = entries_[number];
+  if (t.by == KnownBy::program && t.fate == Fate::slower && (!fits || t.seconds <= seconds)) {
+    Tried other = t;  // of the same with stages cut otherwise, which does not count
+    other.seconds = seconds, other.bytes = bytes, other.fate = fits ? Fate::slower : Fate::misfit;
+    return tell(other);
+  }
   t.by = KnownBy::program;
   t.fate = fits ? Fate::slower : Fate::misfit;
   t.seconds = seconds;

@@ -18,6 +18,9 @@ class Record {
   void add(std::vector<Constraints> structures);
   /// What constraints do not say; its number.
   std::size_t add(std::string words);
+  /// A structure that is none of these, behind them.
+  std::size_t add(Constraints structure);
+  bool has(const Constraints& structure) const;
   /// Of programs that another search has made on its way, called after `words`, the fastest that does not fit.
   void add_misfit(const std::vector<Tried>& of_other, std::string_view words);
 

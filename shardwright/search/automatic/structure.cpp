@@ -80,9 +80,12 @@ class Enumeration {
     }
   }
 
-  /// With one micro-batch the other stages would only wait; where their number is asked for, stages keep to it.
+  /// With one micro-batch the other stages wait; a few of them may still be faster than more replicas. Where their number is
+  /// asked for, stages keep to it.
   int most_stages_of(int count) const {
-    return !may_wait_ && (count == 1 || fixed_.micro_batches) ? count : devices_;
+    constexpr int most_of_one = 8;
+    if (may_wait_) return devices_;
+    return fixed_.micro_batches ? count : count == 1 ? most_of_one : devices_;
   }
 
   std::vector<Schedule> schedules(int stages, int count) const {
@@ -96,9 +99,9 @@ class Enumeration {
       for (int argument : def.searched) {
         const Schedule schedule = schedule_of(def, argument);
         // What the stages do not divide, chunks in rounds take badly; and with fewer micro-batches than stages nothing fills
-        // their bubbles.
+        // their bubbles, but gradients of weights may.
         if (schedule.order == ChunkOrder::rounds && !schedule.splits_backward && count % stages) continue;
-        if (count < stages) continue;
+        if ((schedule.splits_backward ? 4 : 1) * count < stages) continue;
         if (refusal_of({schedule, stages, count}).empty()) out.push_back(schedule);
       }
     return out;

@@ -28,7 +28,7 @@ Pieces waited_for(Pieces pieces) {
 
 /// Without the update, of which replicas may each do a share.
 Pieces passes_alone(Pieces pieces) {
-  for (Figures& f : pieces) f.transfers = {}, f.update = 0;
+  for (Figures& f : pieces) f.transfers = {}, f.update = f.late = 0;
   return pieces;
 }
 
@@ -133,7 +133,9 @@ const Pieces& Tables::shared_by_layers(Constraints s, std::int64_t samples) {
     const Network::Part* pair = network->pair(static_cast<int>(k));
     if (!pair) continue;
     const Figures two = stock_.figures(*pair, true, s, {request_, stage, summed});
+    // What is selected is chosen anew of all layers; what is gathered is there for the next one, too.
     if (mode_of(s) == RecomputeMode::selected) shared.kept = (*one)[k].kept - two.kept / 2;
+    if (mode_of(s) == RecomputeMode::none) shared.kept = 2 * (*one)[k].kept - two.kept;
     if (!splits_sequence(s)) continue;
     shared.forward = std::max(0.0, 2 * (*one)[k].forward - two.forward);
     shared.backward = std::max(0.0, 2 * (*one)[k].backward - two.backward);
@@ -261,6 +263,7 @@ std::optional<Pieces> Tables::of_stage(const Constraints& s) {
           with.transfers[pass] - without.transfers[pass] -
               (waited ? waited.more(k, pass == Phase::forward ? &Figures::forward : &Figures::backward) : 0));
     f.transfers[Phase::update] = with.transfers[Phase::update];
+    f.late = with.late;
     if (shares_links(s))
       f.contended = {(*own)[k].transfers[Phase::forward], (*own)[k].transfers[Phase::backward]};
     f.update = with.update, f.parameters = with.parameters, f.states = with.states, f.sums = with.sums;
@@ -279,18 +282,21 @@ std::optional<Pieces> Tables::at_least(const Constraints& s, std::int64_t fewest
   }
   Constraints kept = s;
   kept.recompute = RecomputeMode::none;
-  const Pieces *one = alone(kept, few), *two = alone(kept, more), *bytes = alone(s, few);
-  if (!one || !two || !bytes) return as_it_is(s);
+  const Pieces *one = alone(kept, few), *two = alone(kept, more);
+  const Pieces *bytes = alone(s, few), *more_bytes = alone(s, more);
+  if (!one || !two || !bytes || !more_bytes) return as_it_is(s);
   Pieces out = passes_alone(*bytes);
   const double times = static_cast<double>(here) / static_cast<double>(few);
   for (std::size_t k = 0; k < out.size(); ++k) {
-    const auto beyond = [&](double Figures::*part) {
-      const double first = (*one)[k].*part, slope = (*two)[k].*part - first;
+    const auto beyond = [&](const Pieces& least, const Pieces& twice, double Figures::*part) {
+      const double first = least[k].*part, slope = twice[k].*part - first;
       return std::max(first, first + (times - 1) * slope);
     };
-    out[k].forward = beyond(&Figures::forward);
-    out[k].backward = beyond(&Figures::backward);
-    out[k].kept *= times, out[k].scores *= times;
+    out[k].forward = beyond(*one, *two, &Figures::forward);
+    out[k].backward = beyond(*one, *two, &Figures::backward);
+    // Some of what is kept does not depend on samples.
+    out[k].kept = beyond(*bytes, *more_bytes, &Figures::kept);
+    out[k].scores = beyond(*bytes, *more_bytes, &Figures::scores);
   }
   return among_others(std::move(out), s, few);
 }

@@ -1,4 +1,4 @@
-#include "bench/harness/structures.h"
+#include "tests/support/structures.h"
 
 #include <algorithm>
 #include <array>

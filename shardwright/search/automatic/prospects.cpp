@@ -1,0 +1,206 @@
+#include "shardwright/search/automatic/prospects.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "shardwright/search/automatic/neighbours.h"
+
+namespace shardwright::automatic {
+namespace {
+
+/// So often the same structure is made lighter.
+constexpr int most_times_too_large = 4;
+
+/// A schedule of which a program takes so many times as long is not tried again.
+constexpr double far_of_later = 1.08;
+
+/// What cuts backwards of tiny networks takes as many times less than its forecast.
+constexpr double near_of_tiny_later = 1.25;
+
+/// Neighbours of the best that are forecast to take no more times as long may be faster.
+constexpr double near_of_neighbours = 1.12;
+
+}  // namespace
+
+std::size_t Prospects::add(Candidate c) {
+  all_.push_back(std::move(c));
+  return all_.size() - 1;
+}
+
+bool Prospects::try_one(Candidate& c) {
+  c.is_tried = true;
+  const std::optional<Evaluation> e = evaluated(c);
+  if (!e) return false;
+  c.fits = e->fits();
+  of_.misses.learn(c, *e);
+  unfit_ += !c.fits;
+  if (c.fits) {
+    try_usual_cut(c, *e);
+    return false;
+  }
+  const std::int64_t before = std::exchange(c.program_bytes, e->estimate.arena_bytes);
+  const bool helps = before != c.program_bytes && ++c.times_too_large <= most_times_too_large;
+  if (!may_be_lighter(c.structure) || !helps) return false;
+  c.is_tried = false;
+  return true;
+}
+
+/// What its program takes, if there is such a plan.
+std::optional<Evaluation> Prospects::evaluated(const Candidate& c) {
+  const Graph* graph = of_.tables.graph(*c.structure.micro_batches);
+  if (!graph) return {};
+  return of_.trials.run(*graph, with_candidate(of_.request, c, *graph, of_.tables.row(c.structure)),
+                        c.number);
+}
+
+/// What is among the best, with its stages as they are cut where only the structure is said.
+void Prospects::try_usual_cut(const Candidate& c, const Evaluation& e) {
+  constexpr std::size_t trials = 4;
+  if (stages_of(c.structure) == 1 || repeats_layers(c.structure) || is_late()) return;
+  if (e.estimate.step_seconds() > of_.misses.near() * of_.trials.seconds() || usual_cuts_ == trials) return;
+  ++usual_cuts_;
+  of_.trials.run(*of_.tables.graph(*c.structure.micro_batches), with_structure(of_.request, c.structure),
+                 c.number);
+}
+
+bool Prospects::try_best_forecast() {
+  if (of_.trials.does_fit()) return true;
+  if (Candidate* best = fastest_untried(all_, &Forecast::seconds)) try_one(*best);
+  return of_.trials.does_fit();
+}
+
+void Prospects::try_later(Later& later, Candidates& forecasts) {
+  std::map<Schedule, int> trials;  // of each
+  const double near = of_.others.is_tiny() ? near_of_tiny_later : of_.misses.near();
+  const double best = std::min(of_.worth, of_.trials.does_fit() ? of_.trials.seconds() : of_.worth);
+  const std::function<bool()> is_late = [this] { return this->is_late(); };
+  for (Candidate& c :
+       later.candidates(forecasts, of_.record, {near * best, !of_.others.is_small(), is_late})) {
+    Candidate& own = all_[add(std::move(c))];
+    const bool fits = of_.trials.does_fit();
+    const double seconds = likely_seconds(own);
+    const bool may_be_best = seconds < of_.worth && (!fits || seconds < near * of_.trials.seconds());
+    int& alike = trials[schedule_of(own.structure)];
+    if (!may_be_best || is_late() || alike >= most_later_of_schedule) continue;
+    ++alike;
+    try_one(own);
+    const bool is_far = of_.record[own.number].seconds > far_of_later * of_.trials.seconds();
+    if (of_.trials.does_fit() && is_far) alike = most_later_of_schedule;
+  }
+}
+
+void Prospects::try_further(Candidates& forecasts, std::size_t structures) {
+  try_hopeful();
+  try_near();
+  try_neighbours(forecasts, structures);
+}
+
+/// Forecasts of transfers that are waited for may be too high: what may be faster all the same.
+void Prospects::try_hopeful() {
+  constexpr int trials = 2;
+  for (int i = 0; i < trials && of_.trials.does_fit() && !is_late(); ++i) {
+    Candidate* best = fastest_untried(all_, &Forecast::hopeful_seconds);
+    if (!best || best->forecast.hopeful_seconds >= of_.trials.seconds()) return;
+    try_one(*best);
+  }
+}
+
+/// Forecasts err: what is forecast to take little longer than the best may be faster. Those of tiny networks, where starting
+/// kernels takes most and pieces start more of them than programs, err more.
+void Prospects::try_near() {
+  const bool is_tiny = of_.others.is_tiny();
+  const int trials = is_tiny ? 12 : 3;
+  const double near = is_tiny ? 1.5 : of_.misses.near();
+  for (int i = 0; i < trials && of_.trials.does_fit() && !is_late(); ++i) {
+    Candidate* next = likeliest(near * of_.trials.seconds(), [&](const Candidate& c) {
+      return !c.is_close && !is_like_one_that_fits(c, all_);
+    });
+    if (!next) return;
+    try_one(*next);
+  }
+}
+
+/// What differs from the best in one decision, the likeliest first, for as long as that makes it better.
+void Prospects::try_neighbours(Candidates& forecasts, std::size_t structures) {
+  int trials = of_.others.is_tiny() ? 16 : of_.others.is_small() ? 8 : 4;
+  while (of_.trials.does_fit() && !is_late() && of_.record[of_.trials.best_number()].words.empty()) {
+    const Constraints best = of_.record[of_.trials.best_number()].structure;
+    const double seconds = of_.trials.seconds();
+    forecast_neighbours(best, forecasts, structures);
+    while (of_.trials.seconds() >= seconds) {
+      Candidate* next = likeliest(near_of_neighbours * seconds,
+                                  [&](const Candidate& c) { return are_neighbours(best, c.structure); });
+      if (!next || trials-- == 0 || is_late()) return;
+      try_one(*next);
+    }
+  }
+}
+
+void Prospects::forecast_neighbours(const Constraints& best, Candidates& forecasts, std::size_t structures) {
+  add_other_chunks(best, forecasts);
+  for (std::size_t i = 0; i < structures && !is_late(); ++i) {
+    const Tried& look = of_.record[i];
+    const bool is_open = look.fate == Fate::open && look.by == KnownBy::bound;
+    if (is_open && look.least_seconds <= of_.trials.seconds() && are_neighbours(best, look.structure))
+      add_forecast(i, look.least_seconds, forecasts);
+  }
+}
+
+/// Schedules with other numbers of chunks than all structures are tried with.
+void Prospects::add_other_chunks(const Constraints& best, Candidates& forecasts) {
+  if (of_.request.constraints.schedule) return;
+  for (const int argument : def_of(schedule_of(best)).near) {
+    Constraints s = best;
+    s.schedule = schedule_of(def_of(schedule_of(best)), argument);
+    const Pipelining p = pipelining_of(s);
+    if (!refusal_of(p).empty() || of_.tables.row(s).size() < p.parts() || of_.record.has(s)) continue;
+    add_forecast(of_.record.add(std::move(s)), 0, forecasts);
+  }
+}
+
+void Prospects::add_forecast(std::size_t number, double least_seconds, Candidates& forecasts) {
+  std::optional<Candidate> c = forecasts.forecast(of_.record[number].structure);
+  if (!c || c->forecast.hopeful_seconds > of_.worth) return;
+  c->number = number;
+  c->least_seconds = std::max(
+      least_seconds, sureness_of(c->structure, !of_.others.is_small()) * c->forecast.hopeful_seconds);
+  of_.record.forecast(number, *c, c->least_seconds);
+  if (c->forecast.fits) add(*std::move(c));
+}
+
+/// Of what may be tried and is likely to take less than `seconds`; null if nothing is. Where no layer needs to be computed again
+/// the same is there without.
+Candidate* Prospects::likeliest(double seconds, const std::function<bool(const Candidate&)>& may_be) {
+  Candidate* out = nullptr;
+  for (Candidate& c : all_) {
+    const bool is_other = !repeats_layers(c.structure) || c.layers_again > 0;
+    if (c.is_tried || !is_other || likely_seconds(c) >= seconds || !may_be(c)) continue;
+    out = &c, seconds = likely_seconds(c);
+  }
+  return out;
+}
+
+bool Prospects::try_least_memory(Candidates& forecasts) {
+  constexpr std::size_t trials = 3;
+  std::erase_if(all_, [](const Candidate& c) { return c.is_tried; });
+  for (Candidate& c : all_)
+    if (repeats_layers(c.structure)) {
+      c = with_more_again(c, forecasts.lightest(c.structure));
+      c.least_seconds = 0;  // that of others is not known
+    }
+  if (forecasts.least()) {
+    all_.push_back(*forecasts.least());
+    all_.back().number = of_.record.number_of(all_.back().structure);
+  }
+  std::ranges::stable_sort(all_, {}, [](const Candidate& c) { return c.forecast.bytes; });
+  all_.resize(std::min(all_.size(), trials));
+  for (const Candidate& c : all_) {
+    if (of_.trials.best() && is_late()) return true;
+    evaluated(c);
+  }
+  return false;
+}
+
+}  // namespace shardwright::automatic

@@ -1,0 +1,117 @@
+// How long a step takes, from what pieces take: passes of its stages in the order of the schedule, and what each device has to
+// do behind its last backward. That is what goes between replicas once a step, and the update with its own transfers:
+//
+//   T = max over devices:  end of its last backward + max(u, late + transfers of the update + (1 - overlap) u)
+//
+// `late` is what the last backwards of its parts have not hidden. Parameters that two stages have come to the later one before
+// its first forward, and their gradients go back when the first one is through.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "shardwright/search/automatic/forecast.h"
+#include "shardwright/search/automatic/pipeline_seconds.h"
+
+namespace shardwright::automatic {
+
+/// What a stage takes of time. Transfers go on beside compute at the pace `overlap`.
+class StageSeconds {
+ public:
+  explicit StageSeconds(double overlap) : overlap_(overlap) {}
+
+  void add(const Figures& f, double times = 1) {
+    forward_ += times * f.forward, backward_ += times * f.backward, update_ += times * f.update;
+    late_ += times * f.late;
+    for (Phase phase : {Phase::forward, Phase::backward, Phase::update})
+      transfers_[phase] += times * f.transfers[phase];
+    for (std::size_t phase = 0; phase < 2; ++phase) contended_[phase] += times * f.contended[phase];
+  }
+
+  void add(const StageSeconds& other) {
+    forward_ += other.forward_, backward_ += other.backward_, update_ += other.update_, late_ += other.late_;
+    for (Phase phase : {Phase::forward, Phase::backward, Phase::update})
+      transfers_[phase] += other.transfers_[phase];
+    for (std::size_t phase = 0; phase < 2; ++phase) contended_[phase] += other.contended_[phase];
+  }
+
+  /// `waiting`: so much of the transfers that compute does not hide is waited for.
+  Pass pass(double waiting = 1) const {
+    return {with_transfers(Phase::forward, forward_, waiting),
+            with_transfers(Phase::backward, backward_, waiting)};
+  }
+  /// What tensor parallelism takes longer, as it has half of the links while replicas have the others.
+  Pass contention() const {
+    return {contention(Phase::forward, forward_), contention(Phase::backward, backward_)};
+  }
+  /// Of what the update waits for, when the last backward of the part is over; `before`: of other parts.
+  struct Late {
+    double before = 0;
+    double backwards =
+        1;  // in which that is hidden; the part's own in the last one, or what of it makes gradients of weights
+    double waiting = 1;  // so much of it is waited for
+  };
+  double late(const Late& l) const {
+    const double last = std::min(l.backwards, 1.0);
+    const double left = std::max(0.0, l.before - (l.backwards - last) * overlap_ * backward_);
+    return std::max(0.0, left + l.waiting * late_ - last * overlap_ * backward_);
+  }
+  /// Behind the last backward. All transfers go one after the other, those of the update behind what is late.
+  double update(double late, double waiting) const {
+    return std::max(update_, late + waiting * transfers_[Phase::update] + (1 - overlap_) * update_);
+  }
+
+ private:
+  double with_transfers(Phase phase, double beside, double waiting) const {
+    return beside + waiting * std::max(0.0, transfers_[phase] - overlap_ * beside);
+  }
+
+  double contention(Phase phase, double beside) const {
+    return beside > 0
+               ? contended_[static_cast<std::size_t>(phase)] * std::min(1.0, transfers_[phase] / beside)
+               : 0;
+  }
+
+  double overlap_;
+  double forward_ = 0, backward_ = 0, update_ = 0, late_ = 0;
+  OfPhases<double> transfers_ = {};
+  std::array<double, 2> contended_ = {};
+};
+
+class StepSeconds {
+ public:
+  /// `parts` begin with the pieces `first`. What is given must outlive it.
+  StepSeconds(const Constraints& s, const ForecastOf& what, const std::vector<int>& first,
+              std::vector<StageSeconds> parts);
+
+  /// As the order of tasks says, with replicas and tensor parallelism in each other's way.
+  double likely() const { return seconds(1, true); }
+  /// Transfers are waited for as little as was seen.
+  double hopeful() const;
+  /// Whatever the order of tasks; `is_hopeful`: and transfers are waited for as little as was seen.
+  double sure(bool is_hopeful = false) const;
+
+ private:
+  /// Of parameters that pieces of other devices have.
+  struct Tied {
+    double bytes = 0, gradient_bytes = 0;
+    int device = 0;  // that has them not
+  };
+  Tied tied(const std::vector<int>& first) const;
+  std::vector<Pass> passes(double waiting, bool contended) const;
+  double seconds(double waiting, bool contended) const;
+  double behind(const std::vector<Pass>& passes, double end, double waiting_late) const;
+  double update_seconds(int device, double waiting) const;
+  double crossing_seconds(double bytes, int from, int to) const;
+  double tied_late(const std::vector<Pass>& passes) const;
+  double tied_update() const;
+
+  const Constraints& s_;
+  const ForecastOf& what_;
+  Pipelining p_;
+  std::vector<StageSeconds> parts_;
+  std::vector<double> crossings_;  // by the part that sends, of a micro-batch
+  Tied tied_;
+};
+
+}  // namespace shardwright::automatic
