@@ -7,16 +7,11 @@
 #include "shardwright/base/one_line.h"
 #include "shardwright/base/progress.h"
 #include "shardwright/base/text.h"
-#include "shardwright/cli/asked.h"
 #include "shardwright/cli/command_line.h"
-#include "shardwright/cli/config.h"
-#include "shardwright/cli/device_counts.h"
+#include "shardwright/cli/completed.h"
 #include "shardwright/cli/help.h"
-#include "shardwright/cli/outputs.h"
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/sample_flags.h"
-#include "shardwright/cli/set_flags.h"
-#include "shardwright/cli/strategies.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/runtime/communicator/vigil.h"
 #include "shardwright/runtime/launcher.h"
@@ -30,6 +25,7 @@ constexpr int internal_fault = 70;
 
 /// Copies of this program that do not join would each do everything, over each other's files.
 void check_alone(const Verb& verb) {
+  if (verb.starts_apart && launched_ranks() == 1) return;
   if (const auto other = other_launcher())
     throw error(
         "{} has started several copies of this program ({}={}), which would each do everything; start one "
@@ -84,15 +80,7 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
   arguments.progress = is_typed ? nullptr : terminal.progress;  // a line would stand in what is being typed
   check_alone(verb);
   if (verb.joins_mpirun) tell_rank_table(terminal);
-  if (arguments.has("--plan")) {
-    saved_plan(arguments);  // one for all who copy the arguments
-    arguments.heed_none();
-  }
-  if (arguments.has("--set")) arguments = with_set(std::move(arguments));
-  arguments = with_counts(std::move(arguments));
-  if (arguments.has("--config")) arguments = with_config(std::move(arguments));
-  check_outputs(arguments);
-  read_strategies(arguments);
+  arguments = completed(std::move(arguments));
   const Doing doing(arguments.progress, work_text(verb, arguments));
   try {
     complete_model(verb, arguments);

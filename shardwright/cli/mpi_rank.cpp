@@ -70,10 +70,11 @@ int run_over_mpi(const Arguments& arguments, Terminal& terminal, const std::func
   const int ranks = devices_of(arguments);
   const Patience patience(3);  // the third interrupt ends mpirun
   const int status = launch({.ranks = ranks,
-                             .words = arguments.words,
+                             .words = own_program(arguments.words),
                              .interrupts = interrupts,
-                             .output = [&](auto text) { terminal.out << text << std::flush; },
-                             .errors = [&](auto text) { terminal.err << text; }});
+                             .output = [&](auto, auto text) { terminal.out << text << std::flush; },
+                             .errors = [&](auto, auto text) { terminal.err << text; }})
+                         .status;
   return status != 0 && interrupts() > 0 ? interrupted_status : status;
 }
 

@@ -94,6 +94,7 @@ struct Verb {
   std::string example;                                         // a command line, or several
   int (*run)(const Arguments& arguments, Terminal& terminal);  // returns the exit status
   bool joins_mpirun = false;  // as a rank; others would do everything once in each process
+  bool starts_apart = false;  // what starts several of it may be any launcher: they find each other
 };
 
 /// Every verb there is; written by CMake from the files in cli/verbs/.

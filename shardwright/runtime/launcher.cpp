@@ -1,156 +1,105 @@
 #include "shardwright/runtime/launcher.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
-#include <cerrno>
-#include <chrono>
 #include <climits>
-#include <csignal>
 #include <cstdlib>
-#include <exception>
+#include <cstring>
+#include <map>
 #include <regex>
+#include <utility>
 
 #include "shardwright/base/error.h"
+#include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
 #include "shardwright/runtime/communicator/vigil.h"
+#include "shardwright/runtime/launch/agent.h"
+#include "shardwright/runtime/launch/child.h"
+#include "shardwright/runtime/launch/hosts.h"
+#include "shardwright/runtime/launch/job_folder.h"
+#include "shardwright/runtime/launch/relay.h"
 
 namespace shardwright {
 namespace {
 
-std::string own_path() {
-  std::array<char, PATH_MAX> path{};
-  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
-  require(length > 0, "the program's own path is unknown");
-  return {path.data(), static_cast<std::size_t>(length)};
-}
+/// Of a mistake in what was asked for.
+constexpr int unreached_status = 2;
 
-std::vector<std::string> mpirun_words(const Launch& launch) {
-  // Yielding must be asked for: with more ranks than cores, spinning costs milliseconds a message.
-  std::vector<std::string> out{"mpirun",
-                               "-n",
-                               fmt::to_string(launch.ranks),
-                               "--oversubscribe",
-                               "--allow-run-as-root",
-                               "--bind-to",
-                               "none",
-                               "--mca",
-                               "mpi_yield_when_idle",
-                               "1",
-                               "-x",
-                               "OMP_NUM_THREADS=1",
-                               own_path()};
-  out.insert(out.end(), launch.words.begin(), launch.words.end());
+/// Of the environment, where they are set: what a program finds its data and libraries by, on other hosts, too.
+std::vector<std::string> variables_for_ranks() {
+  std::vector<std::string> out;
+  for (char** each = environ; *each; ++each) {
+    const std::string_view variable = *each;
+    const std::string_view name = variable.substr(0, variable.find('='));
+    const bool is_wanted = name == "DATA_PATH" || name == "PYTHONPATH" || name == "LD_LIBRARY_PATH" ||
+                           name == "PYTHONUNBUFFERED" || name.starts_with("SHARDWRIGHT_") ||
+                           name.starts_with("ONEDNN_");
+    if (is_wanted) out.emplace_back(name);
+  }
   return out;
 }
 
-/// Runs in the child; does not return.
-[[noreturn]] void become(std::vector<std::string> words, int output_pipe, int error_pipe) {
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  setpgid(0, 0);  // Ctrl-C is for the parent: mpirun would kill the ranks at once
-  dup2(output_pipe, STDOUT_FILENO);
-  dup2(error_pipe, STDERR_FILENO);
-  dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);  // mpirun would read what a calling script reads from
-  std::vector<char*> pointers;
-  for (std::string& w : words) pointers.push_back(w.data());
-  pointers.push_back(nullptr);
-  execvp(pointers[0], pointers.data());
-  _exit(127);
+void add_setting(std::vector<std::string>& words, const std::string& name, const std::string& value) {
+  words.insert(words.end(), {"--mca", name, value});
 }
 
-/// mpirun, and what comes from it.
-class Relay {
- public:
-  Relay(const Launch& launch, pid_t child, int output, int errors)
-      : launch_(launch), child_(child), pipes_{pollfd{output, POLLIN, 0}, pollfd{errors, POLLIN, 0}} {}
-
-  /// Shows what comes until it ends, and passes interrupts on. Throws: what the output throws.
-  void run() {
-    while (pipes_[0].fd >= 0 || pipes_[1].fd >= 0) {
-      pass_on_interrupts();
-      if (poll(pipes_.data(), pipes_.size(), 100) <= 0) continue;
-      if (pipes_[0].revents != 0) take(pipes_[0], [this](std::string_view text) { print(text); });
-      if (pipes_[1].revents != 0) take(pipes_[1], [this](std::string_view text) { add_errors(text); });
-    }
-    show_error(messages_.finish() + pending_);
-    if (failure_) std::rethrow_exception(failure_);
+/// Each rank on its host: as many lines, this host by its own name, which is the only one that mpirun maps to.
+void add_hosts(std::vector<std::string>& words, const LaunchHosts& hosts, const JobFolder& folder) {
+  std::string lines;
+  std::map<std::string, std::string> names;
+  for (const std::string& host : hosts.of_ranks) {
+    const auto [name, is_new] = names.emplace(host, host);
+    if (is_new && is_here(host)) name->second = own_host_name();
+    lines += name->second + "\n";
   }
+  write_file(folder.path() + "/hosts", lines);
+  words.insert(words.end(), {"--hostfile", folder.path() + "/hosts"});
+  // Of a batch system that has given out hosts, too, mpirun would take its own way there.
+  for (const auto& [setting, value] : {std::pair<const char*, std::string>{"rmaps", "seq"},
+                                       {"plm", "rsh"},
+                                       {"ras", "^slurm,gridengine"},
+                                       {"plm_rsh_agent", agent_of(folder.path())},
+                                       {"plm_rsh_no_tree_spawn", "1"},
+                                       {"orte_leave_session_attached", "1"}})
+    add_setting(words, setting, value);
+}
 
-  bool has_lost_rank() const { return messages_.has_lost_rank(); }
-
-  /// A rank that is killed in its first moments says nothing, and mpirun takes it for one that has.
-  void explain(int status) {
-    if (status != 0 && passed_on_ == 0 && !has_said_why_)
-      launch_.errors(
-          fmt::format("shardwright: a rank ended before it could say why; mpirun's status is {}\n", status));
+/// What another launcher has told this process, where mpirun's own hosts are not that one's.
+std::vector<std::string> variables_of_others(const Launch& launch) {
+  std::vector<std::string> out;
+  if (launch.hosts.of_ranks.empty()) return out;
+  for (char** each = environ; *each; ++each) {
+    const std::string name(*each, std::strcspn(*each, "="));
+    if (name.starts_with("PMI") || name.starts_with("SLURM_") || name == variable_of_arguments)
+      out.push_back(name);
   }
+  return out;
+}
 
- private:
-  template <class F>
-  static void take(pollfd& pipe, F use) {
-    std::array<char, 4096> buffer{};
-    const ssize_t n = read(pipe.fd, buffer.data(), buffer.size());
-    if (n > 0) return use({buffer.data(), static_cast<std::size_t>(n)});
-    if (n < 0 && errno == EINTR) return;
-    ::close(pipe.fd);
-    pipe.fd = -1;  // poll leaves it out
+std::vector<std::string> mpirun_words(const Launch& launch, const JobFolder& folder) {
+  std::vector<std::string> out{
+      "mpirun",    "-n",  fmt::to_string(launch.ranks), "--oversubscribe", "--allow-run-as-root",
+      "--bind-to", "none"};
+  // Yielding must be asked for: with more ranks than cores, spinning costs milliseconds a message.
+  add_setting(out, "mpi_yield_when_idle", "1");
+  if (!launch.hosts.of_ranks.empty()) add_hosts(out, launch.hosts, folder);
+  // Hosts that a batch system's own daemons begin with have no folder of this job.
+  if (!launch.hosts.of_ranks.empty() || !std::getenv("SLURM_JOB_ID")) {
+    add_setting(out, "orte_tmpdir_base", folder.path());
+    add_setting(out, "btl_vader_backing_directory", folder.shared_memory());
   }
-
-  /// Again and again, because mpirun loses what comes before the ranks are there. The third interrupt ends them.
-  void pass_on_interrupts() {
-    constexpr auto pause = std::chrono::milliseconds(200);
-    const auto now = std::chrono::steady_clock::now();
-    const int wanted = launch_.interrupts();
-    if (wanted == 0 || (wanted == passed_on_ && now - last_passed_on_ < pause)) return;
-    if (passed_on_ >= 3) return;  // asked again, mpirun would leave before the ranks have ended
-    constexpr std::array signals{SIGUSR1, SIGUSR2, SIGTERM};
-    kill(child_, signals[static_cast<std::size_t>(std::min(wanted, 3) - 1)]);
-    passed_on_ = wanted;
-    last_passed_on_ = now;
-  }
-
-  void print(std::string_view text) {
-    if (failure_) return;
-    try {
-      launch_.output(text);
-    } catch (...) {
-      failure_ = std::current_exception();
-      kill(child_, SIGTERM);
-    }
-  }
-
-  void add_errors(std::string_view text) {
-    pending_.append(text);
-    for (std::size_t end = pending_.find('\n'); end != std::string::npos; end = pending_.find('\n')) {
-      const std::string shown = messages_.take(std::string_view(pending_).substr(0, end));
-      pending_.erase(0, end + 1);
-      show_error(shown);
-    }
-  }
-
-  /// What mpirun says of ranks that were told to end is left out.
-  void show_error(const std::string& text) {
-    const bool is_ours = text.starts_with("shardwright: ");
-    has_said_why_ = has_said_why_ || is_ours;
-    if (!failure_ && (passed_on_ == 0 || is_ours)) launch_.errors(text);
-  }
-
-  const Launch& launch_;
-  pid_t child_;
-  std::array<pollfd, 2> pipes_;
-  MpirunMessages messages_;
-  std::string pending_;
-  int passed_on_ = 0;
-  bool has_said_why_ = false;
-  std::chrono::steady_clock::time_point last_passed_on_;
-  std::exception_ptr failure_;
-};
+  if (!launch.hosts.net.empty())
+    for (const char* of : {"oob_tcp_if_include", "btl_tcp_if_include"})
+      add_setting(out, of, launch.hosts.net);
+  if (launch.tells_ranks_apart) out.emplace_back("--tag-output");
+  if (!launch.log_folder.empty()) out.insert(out.end(), {"--output-filename", launch.log_folder});
+  out.insert(out.end(), {"-x", "OMP_NUM_THREADS=1"});
+  for (std::string& name : variables_for_ranks()) out.insert(out.end(), {"-x", std::move(name)});
+  out.insert(out.end(), launch.words.begin(), launch.words.end());
+  return out;
+}
 
 std::optional<int> number_in(const char* variable) {
   const char* value = std::getenv(variable);
@@ -210,38 +159,43 @@ int rank_of_process() {
   return other ? other->rank : 0;
 }
 
-int launch(const Launch& launch) {
-  std::array<int, 2> output{}, errors{};
-  if (pipe2(output.data(), O_CLOEXEC) != 0 || pipe2(errors.data(), O_CLOEXEC) != 0)
-    throw io_error("mpirun: there is no pipe for its messages");
-  std::signal(SIGCHLD, SIG_DFL);  // where a parent had it ignored, how a child ended is lost
-  const pid_t child = fork();
-  if (child < 0) throw io_error("mpirun: no process can be started");
-  if (child == 0) become(mpirun_words(launch), output[1], errors[1]);
-  ::close(output[1]);
-  ::close(errors[1]);
-  Relay relay(launch, child, output[0], errors[0]);
-  const auto wait_for = [&] {
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0) require(errno == EINTR, "mpirun cannot be waited for");
-    return status;
-  };
-  try {
-    relay.run();
-  } catch (...) {
-    wait_for();
-    throw;
-  }
-  const int status = wait_for();
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+LaunchEnd launch(const Launch& launch) {
+  if (!can_be_started("mpirun"))
     throw io_error("mpirun is not installed; scripts/install.sh build installs it");
-  const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  relay.explain(code);
-  return relay.has_lost_rank() ? lost_rank_status : code;
+  const JobFolder folder;
+  if (launch.begins) launch.begins(folder.path());
+  Child mpirun(mpirun_words(launch, folder), variables_of_others(launch));
+  Relay relay(launch, mpirun);
+  const int status = relay.run();
+  const MpirunMessages& messages = relay.messages();
+  const bool is_lost = messages.has_lost_rank() || messages.has_lost_host() || relay.has_lost();
+  LaunchEnd end{.status = is_lost ? lost_rank_status : status,
+                .why = relay.reason(),
+                .is_unreached = messages.has_unreached_host()};
+  if (end.is_unreached) end.status = unreached_status;
+  for (const std::string& name : messages.hosts()) {
+    const std::string file = name_file(folder.path(), name);
+    end.hosts.push_back(access(file.c_str(), R_OK) == 0 ? read_text(file) : name);
+  }
+  return end;
+}
+
+std::vector<std::string> own_program(const std::vector<std::string>& words) {
+  std::vector<std::string> out{own_path()};
+  out.insert(out.end(), words.begin(), words.end());
+  return out;
 }
 
 std::string MpirunMessages::take(std::string_view line) {
-  if (line.starts_with("shardwright: ")) return fmt::format("{}\n", line);  // a rank's, even inside a frame
+  if (line.starts_with("shardwright: ")) {  // a rank's, even inside a frame
+    if (line.starts_with("shardwright: host ")) {
+      const bool is_lost = line.find(" is lost: ") != line.npos;
+      (is_lost ? has_lost_host_ : has_unreached_host_) = true;
+      const std::string_view name = line.substr(line.find("host ") + 5);
+      hosts_.emplace_back(name.substr(0, name.find(' ')));
+    }
+    return fmt::format("{}\n", line);
+  }
   if (line.size() >= 60 && line.find_first_not_of('-') == std::string_view::npos) {
     is_in_frame_ = !is_in_frame_;
     if (is_in_frame_) return "";
@@ -256,18 +210,39 @@ std::string MpirunMessages::take(std::string_view line) {
   return fmt::format("{}\n", line);
 }
 
-std::string MpirunMessages::finish() {
-  const std::string frame = std::exchange(frame_, "");
+std::string MpirunMessages::finish() { return in_one_line(std::exchange(frame_, "")); }
+
+std::string MpirunMessages::in_one_line(const std::string& frame) {
   static const std::regex killed(
       R"(process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+ \(.*\)))");
+  static const std::regex lost_host(
+      R"(lost communication with a remote daemon[^]*on node (\S+)[^]*on node (\S+))");
+  static const std::regex no_program(R"((?:Executable|Node): *(\S+)[^]*?(?:Executable|Node): *(\S+))");
   std::smatch match;
-  const bool is_killed = std::regex_search(frame, match, killed);
-  has_lost_rank_ = has_lost_rank_ || is_killed;
-  if (is_killed)
+  if (std::regex_search(frame, match, killed)) {
+    has_lost_rank_ = true;
     return fmt::format("shardwright: rank {} on {} was ended by signal {}\n", match.str(1), match.str(2),
                        match.str(3));
+  }
+  if (std::regex_search(frame, match, lost_host)) {
+    if (std::exchange(has_lost_host_, true)) return "";
+    hosts_.push_back(match.str(2));
+    return fmt::format("shardwright: host {} is lost: what held its ranks has ended\n", match.str(2));
+  }
+  const bool is_of_daemons = frame.find("daemon") != frame.npos;
+  if (is_of_daemons && (has_unreached_host_ || has_lost_host_)) return "";  // its agent has said why
   for (const char* known : {"exited with non-zero status", "a non-zero exit code", "MPI_ABORT was invoked"})
     if (frame.find(known) != std::string::npos) return "";
+  if (frame.find("unable to launch the specified application") != frame.npos ||
+      frame.find("unable to find the specified executable") != frame.npos) {
+    has_unreached_host_ = true;
+    if (std::regex_search(frame, match, no_program)) {
+      const bool is_host_first = frame.find("Node:") < frame.find("Executable:");
+      return fmt::format(
+          "shardwright: host {} has no program {}; it has to lie at the same path on all hosts\n",
+          match.str(is_host_first ? 1 : 2), match.str(is_host_first ? 2 : 1));
+    }
+  }
   return frame;
 }
 

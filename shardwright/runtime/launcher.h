@@ -29,18 +29,43 @@ std::optional<OtherLauncher> other_launcher();
 /// Among processes that were started together, whoever did; 0 if this one is alone.
 int rank_of_process();
 
-struct Launch {
-  int ranks = 1;
-  std::vector<std::string> words;                // of this program's command line, without its name
-  std::function<int()> interrupts;               // how often the user has wanted to stop; asked now and then
-  std::function<void(std::string_view)> output;  // takes what the ranks print; may throw
-  std::function<void(std::string_view)> errors;  // takes what there is to say for people
+/// Where ranks run that are not all on this host, and who starts them there.
+struct LaunchHosts {
+  std::vector<std::string> of_ranks;  // by rank; empty: all here, or where a batch system says
+  std::string net;                    // that messages of the job take; empty: any
 };
 
-/// Runs this program as so many processes under mpirun; returns mpirun's exit status, or that of a lost rank (75) if one was ended by a signal. Interrupts are passed on to the
-/// ranks, the first as SIGUSR1, the second as SIGUSR2, and the third one ends them.
+struct Launch {
+  int ranks = 1;
+  std::vector<std::string> words;  // of the program, its name in front
+  LaunchHosts hosts = {};
+  std::string log_folder = {};      // where each rank's output is kept, too; empty: nowhere
+  bool tells_ranks_apart = false;   // `output` and `errors` are told whose a line is
+  std::function<int()> interrupts;  // how often the user has wanted to stop; asked now and then
+  /// Takes what the ranks print; may throw.
+  std::function<void(std::optional<int> rank, std::string_view)> output;
+  /// Takes what there is to say for people.
+  std::function<void(std::optional<int> rank, std::string_view)> errors;
+  std::function<std::optional<std::string>()> lost =
+      {};  // asked now and then: why the job has to end, in words
+  std::function<void(const std::string& job_folder)> begins = {};  // called in front of mpirun
+};
+
+/// How a job has ended.
+struct LaunchEnd {
+  int status = 0;                       // mpirun's, or that of a lost rank (75) if a rank or a host was lost
+  std::string why = {};                 // what was said of it
+  bool is_unreached = false;            // a host was not there from the beginning
+  std::vector<std::string> hosts = {};  // that were lost, or not there, as the launch calls them
+};
+
+/// Runs a program as so many processes under mpirun. Interrupts are passed on to the ranks, the first as SIGUSR1, the
+/// second as SIGUSR2, and the third one ends them. Nothing of the job is left on any host.
 /// Throws: Error of kind io if mpirun cannot be started; what `output` throws, once the ranks have ended.
-int launch(const Launch& launch);
+LaunchEnd launch(const Launch& launch);
+
+/// This program with these words.
+std::vector<std::string> own_program(const std::vector<std::string>& words);
 
 /// Turns what mpirun writes to stderr into what the user sees.
 class MpirunMessages {
@@ -51,11 +76,20 @@ class MpirunMessages {
   std::string finish();
   /// One of them was ended by a signal.
   bool has_lost_rank() const { return has_lost_rank_; }
+  /// What held the ranks of a host is gone.
+  bool has_lost_host() const { return has_lost_host_; }
+  /// Of such, and of those that could not be begun with, the names.
+  const std::vector<std::string>& hosts() const { return hosts_; }
+  /// A host could not be begun with.
+  bool has_unreached_host() const { return has_unreached_host_; }
 
  private:
+  std::string in_one_line(const std::string& frame);
+
   bool is_in_frame_ = false;
-  bool has_lost_rank_ = false;
+  bool has_lost_rank_ = false, has_lost_host_ = false, has_unreached_host_ = false;
   std::string frame_;
+  std::vector<std::string> hosts_;
 };
 
 }  // namespace shardwright

@@ -1,0 +1,52 @@
+// A process that this one has started, with what it prints.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace shardwright {
+
+/// Of a group of its own: Ctrl-C is for its parent, and who ends it ends all that it has started in that group.
+class Child {
+ public:
+  /// The first of `words` is looked for in PATH. It reads nothing, does not have these variables of the environment, and
+  /// gets SIGTERM when this process is gone.
+  /// Throws: Error of kind io if no process can be started.
+  explicit Child(const std::vector<std::string>& words, const std::vector<std::string>& without = {});
+  /// Ends it, if it has not ended.
+  ~Child();
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  pid_t id() const { return id_; }
+  /// Pipes; -1: at their end.
+  int output() const { return output_; }
+  int errors() const { return errors_; }
+  /// What has come through such a pipe, when there is something to read; an empty text: its end.
+  std::string read_output() { return read(output_); }
+  std::string read_errors() { return read(errors_); }
+
+  void signal(int number) const;
+  /// To all of its group.
+  void signal_all(int number) const;
+  /// As `$?` tells it, if it has ended.
+  std::optional<int> status();
+  int wait();
+
+ private:
+  static std::string read(int& pipe);
+
+  pid_t id_ = -1;
+  int output_ = -1, errors_ = -1;
+  std::optional<int> status_;
+};
+
+/// How a program ends that is not there.
+constexpr int not_found_status = 127;
+/// Whether there is one, by its path or in PATH.
+bool can_be_started(const std::string& program);
+
+}  // namespace shardwright

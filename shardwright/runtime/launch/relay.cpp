@@ -1,0 +1,123 @@
+#include "shardwright/runtime/launch/relay.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+
+#include "shardwright/base/text.h"
+
+namespace shardwright {
+
+Relay::Relay(const Launch& launch, Child& mpirun)
+    : launch_(launch),
+      mpirun_(mpirun),
+      output_([this](std::optional<int> rank, std::string_view line) { print(rank, line); }),
+      errors_([this](std::optional<int> rank, std::string_view line) { take_error_line(rank, line); }) {}
+
+int Relay::run() {
+  while (wait_a_little()) {
+    pass_on_interrupts();
+    end_what_is_lost();
+  }
+  output_.finish();
+  errors_.finish();
+  show_error({}, messages_.finish());
+  const int status = mpirun_.wait();
+  if (failure_) std::rethrow_exception(failure_);
+  explain(status);
+  return status;
+}
+
+/// Until both pipes are at their end; or mpirun is gone, and what it has started and left holds them open.
+bool Relay::wait_a_little() {
+  std::array<pollfd, 2> pipes{pollfd{mpirun_.output(), POLLIN, 0}, pollfd{mpirun_.errors(), POLLIN, 0}};
+  if (pipes[0].fd < 0 && pipes[1].fd < 0) return false;
+  constexpr int milliseconds = 100;
+  if (poll(pipes.data(), pipes.size(), milliseconds) <= 0) return !mpirun_.status();
+  if (pipes[0].revents != 0) take_output(mpirun_.read_output());
+  if (pipes[1].revents != 0) take_errors(mpirun_.read_errors());
+  return true;
+}
+
+/// Again and again, because mpirun loses what comes before the ranks are there. The third interrupt ends them.
+void Relay::pass_on_interrupts() {
+  constexpr auto pause = std::chrono::milliseconds(200);
+  const auto now = Clock::now();
+  const int wanted = launch_.interrupts();
+  if (wanted == 0 || (wanted == passed_on_ && now - last_passed_on_ < pause)) return;
+  if (passed_on_ >= 3) return;  // asked again, mpirun would leave before the ranks have ended
+  constexpr std::array signals{SIGUSR1, SIGUSR2, SIGTERM};
+  mpirun_.signal(signals[static_cast<std::size_t>(std::min(wanted, 3) - 1)]);
+  passed_on_ = wanted;
+  last_passed_on_ = now;
+}
+
+/// mpirun, told to end, waits for daemons that are gone.
+void Relay::end_what_is_lost() {
+  constexpr auto patience = std::chrono::seconds(3);
+  if (is_lost_) {
+    if (Clock::now() - lost_at_ > patience) mpirun_.signal_all(SIGKILL);
+    return;
+  }
+  if (launch_.lost) {
+    if (const auto why = launch_.lost()) {
+      show_error({}, fmt::format("shardwright: {}\n", *why));
+      mpirun_.signal(SIGTERM);
+      is_lost_ = true;
+    }
+  }
+  is_lost_ = is_lost_ || messages_.has_lost_host();
+  lost_at_ = Clock::now();
+}
+
+void Relay::take_output(std::string_view text) {
+  if (launch_.tells_ranks_apart) return output_.add(text);
+  print({}, text);
+}
+
+void Relay::take_errors(std::string_view text) {
+  if (launch_.tells_ranks_apart) return errors_.add(text);
+  pending_.append(text);
+  for (std::size_t end = pending_.find('\n'); end != std::string::npos; end = pending_.find('\n')) {
+    const std::string line = pending_.substr(0, end + 1);
+    pending_.erase(0, end + 1);
+    take_error_line({}, line);
+  }
+  if (text.empty() && !pending_.empty()) take_error_line({}, std::exchange(pending_, "") + "\n");
+}
+
+void Relay::print(std::optional<int> rank, std::string_view text) {
+  if (failure_ || text.empty()) return;
+  try {
+    launch_.output(rank, text);
+  } catch (...) {
+    failure_ = std::current_exception();
+    mpirun_.signal(SIGTERM);
+  }
+}
+
+void Relay::take_error_line(std::optional<int> rank, std::string_view line) {
+  if (rank) return show_error(rank, std::string(line));
+  line.remove_suffix(line.ends_with('\n') ? 1 : 0);
+  show_error({}, messages_.take(line));
+}
+
+/// What mpirun says of ranks that were told to end is left out.
+void Relay::show_error(std::optional<int> rank, const std::string& text) {
+  constexpr std::string_view ours = "shardwright: ";
+  const bool is_ours = text.starts_with(ours);
+  if (is_ours && reason_.empty()) reason_ = trim(std::string_view(text).substr(ours.size()));
+  if (!failure_ && (passed_on_ == 0 || is_ours)) launch_.errors(rank, text);
+}
+
+/// A rank that is killed in its first moments says nothing, and mpirun takes it for one that has.
+void Relay::explain(int status) {
+  if (status == 0 || passed_on_ > 0 || !reason_.empty()) return;
+  reason_ = fmt::format("a rank ended before it could say why; mpirun's status is {}", status);
+  launch_.errors({}, fmt::format("shardwright: {}\n", reason_));
+}
+
+}  // namespace shardwright
