@@ -10,6 +10,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/cli/programs.h"
 #include "shardwright/lower/program_text.h"
+#include "shardwright/runtime/launch/build.h"
 
 namespace shardwright {
 namespace {
@@ -70,7 +71,9 @@ std::string told_data(const Arguments& arguments) {
 }  // namespace
 
 std::vector<Agreement> agreements_of(const Arguments& arguments) {
-  std::vector<Agreement> out;
+  const std::string build = build_id();
+  std::vector<Agreement> out{{"build of shardwright", build,
+                              fmt::format("shardwright {}, build {:.8}", SHARDWRIGHT_VERSION, build)}};
   if (!arguments.words.empty()) out.push_back({"verb", arguments.words.front(), arguments.words.front()});
   for (std::size_t i = 0; i < arguments.positionals.size(); ++i)
     out.push_back({fmt::format("word {}", i + 1), arguments.positionals[i], arguments.positionals[i]});

@@ -35,7 +35,7 @@ class Running {
   }
 
  private:
-  int interrupts_now() { return std::max(interrupts(), job_.gathering ? job_.gathering->interrupts() : 0); }
+  int interrupts_now() { return std::max(interrupts(), job_.assembly ? job_.assembly->interrupts() : 0); }
 
   /// Whether starting again may help: who is interrupted without being asked to (the system of its host shuts down) and
   /// who is killed before it can say a word were lost, too.
@@ -63,9 +63,9 @@ class Running {
                    .interrupts = [this] { return interrupts_now(); },
                    .output = [this](auto rank, auto text) { print(rank, text); },
                    .errors = [this](auto rank, auto text) { tell(rank, text); }};
-    if (job_.gathering) {
-      launch_.lost = [this] { return job_.gathering->lost(); };
-      launch_.begins = [this](const std::string& folder) { job_.gathering->serve(folder); };
+    if (job_.assembly) {
+      launch_.lost = [this] { return job_.assembly->lost(); };
+      launch_.begins = [this](const std::string& folder) { job_.assembly->serve(folder); };
     }
     return launch(launch_);
   }
@@ -95,7 +95,7 @@ class Running {
   }
 
   int node_of(int rank) const {
-    return job_.gathering && rank < static_cast<int>(job_.nodes.size())
+    return job_.assembly && rank < static_cast<int>(job_.nodes.size())
                ? job_.nodes[static_cast<std::size_t>(rank)]
                : 0;
   }
@@ -104,21 +104,21 @@ class Running {
     const bool is_first = rank.value_or(0) == 0;
     if (!is_first && !job_.log_folder.empty()) return;
     const int node = node_of(rank.value_or(0));
-    if (job_.gathering && (node > 0 || !leads_itself()))
-      job_.gathering->show(node, JobMessage::Kind::output, text);
+    if (job_.assembly && (node > 0 || !leads_itself()))
+      job_.assembly->show(node, JobMessage::Kind::output, text);
     else
       terminal_.out << text << std::flush;
   }
 
   void tell(std::optional<int> rank, std::string_view text) {
     terminal_.err << text;
-    if (!job_.gathering || !rank) return;
+    if (!job_.assembly || !rank) return;
     if (const int node = node_of(*rank); node > 0 || !leads_itself())
-      job_.gathering->show(node, JobMessage::Kind::errors, text);
+      job_.assembly->show(node, JobMessage::Kind::errors, text);
   }
 
   /// This process is node 0, not one that only schedules.
-  bool leads_itself() const { return job_.gathering->has_node_0(); }
+  bool leads_itself() const { return job_.assembly->has_node_0(); }
 
   /// Whether it can; tells it.
   bool begin_again(const LaunchEnd& end, int number) {
@@ -148,7 +148,7 @@ class Running {
 
   /// The hosts for another start: all of them, or those that are left.
   bool find_hosts(const LaunchEnd& end) {
-    if (job_.gathering) return gather_again();
+    if (job_.assembly) return gather_again();
     if (!job_.restarts.is_elastic || job_.hosts.of_ranks.empty()) return true;
     std::vector<std::string> names;
     for (const std::string& host : all_hosts_.of_ranks)
@@ -176,19 +176,19 @@ class Running {
   bool gather_again() {
     try {
       // Others may find out a little later that they are gone, and one that was lost may be about to come back.
-      job_.gathering->wait_for_all(job_.restarts.is_elastic ? std::chrono::seconds(2) : job_.patience);
+      job_.assembly->wait_for_all(job_.restarts.is_elastic ? std::chrono::seconds(2) : job_.patience);
     } catch (const Error& e) {
       if (!job_.restarts.is_elastic) {
         terminal_.err << fmt::format("shardwright: {}: it ends\n", e.what());
         return false;
       }
     }
-    const std::vector<int> there = job_.gathering->there();
+    const std::vector<int> there = job_.assembly->there();
     std::vector<std::string> left;
     job_.nodes.clear();
     for (const int node : all_nodes_) {
       if (std::ranges::find(there, node) == there.end()) continue;
-      left.push_back(job_.gathering->host_of(node));
+      left.push_back(job_.assembly->host_of(node));
       job_.nodes.push_back(node);
     }
     return take(left);
@@ -221,15 +221,15 @@ void check(const Job& job) {
 }
 
 int run(Job job, Terminal& terminal) {
-  Gathering* const gathering = job.gathering;
+  Assembly* const assembly = job.assembly;
   int status = 2;
   try {
     status = Running(std::move(job), terminal).run();
   } catch (...) {
-    if (gathering) gathering->end(status);
+    if (assembly) assembly->end(status);
     throw;
   }
-  if (gathering) gathering->end(status);
+  if (assembly) assembly->end(status);
   return status;
 }
 

@@ -8,7 +8,7 @@
 
 #include "shardwright/cli/launched_program.h"
 #include "shardwright/cli/verb.h"
-#include "shardwright/runtime/launch/gathering.h"
+#include "shardwright/runtime/launch/assembly.h"
 #include "shardwright/runtime/launch/hosts.h"
 #include "shardwright/runtime/launcher.h"
 
@@ -28,7 +28,7 @@ struct Job {
   std::string timeout = {};             // for a verb of ours that says none, as said
   std::chrono::nanoseconds patience{};  // for hosts to be there
   Restarts restarts;
-  Gathering* gathering = nullptr;  // null: hosts are reached by mpirun
+  Assembly* assembly = nullptr;  // null: hosts are reached by mpirun
 };
 
 /// Throws: Error if the job could not go on after a restart, or logs cannot be written.

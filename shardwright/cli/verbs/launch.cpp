@@ -150,11 +150,11 @@ int run_gathered(const Arguments& arguments, Job job, Terminal& terminal) {
   }
   arguments.heed("--master-addr");
   arguments.check_heeded(terminal.err);
-  Gathering gathering({.port = port, .words = words, .timeout = job.patience, .called = "--master-port"});
-  gathering.wait_for_all(job.patience);
-  job.gathering = &gathering;
+  Assembly assembly({.port = port, .words = words, .timeout = job.patience, .called = "--master-port"});
+  assembly.wait_for_all(job.patience);
+  job.assembly = &assembly;
   job.nodes = nodes_of_ranks(job.devices, nodes);
-  for (const int each : job.nodes) job.hosts.of_ranks.push_back(gathering.host_of(each));
+  for (const int each : job.nodes) job.hosts.of_ranks.push_back(assembly.host_of(each));
   return shardwright::run(std::move(job), terminal);
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "shardwright/runtime/launch/gathering.h"
+#include "shardwright/runtime/launch/assembly.h"
 
 namespace shardwright {
 

@@ -1,4 +1,4 @@
-#include "shardwright/runtime/launch/gathering.h"
+#include "shardwright/runtime/launch/assembly.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -71,21 +71,21 @@ std::string hello_of(int node, const NodeWords& words) {
   return packed_fields(fields);
 }
 
-Gathering::Gathering(const Options& options)
+Assembly::Assembly(const Options& options)
     : options_(options),
       listener_(listening_at(options.port, options.called)),
       last_sign_(std::chrono::steady_clock::now()) {
   thread_ = std::jthread([this](const std::stop_token& stop) { live(stop); });
 }
 
-Gathering::~Gathering() {
+Assembly::~Assembly() {
   thread_.request_stop();
   thread_.join();
   for (const int each : {listener_, agents_listener_})
     if (each >= 0) ::close(each);
 }
 
-void Gathering::live(const std::stop_token& stop) {
+void Assembly::live(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     std::vector<pollfd> watched;
     for (const int each : descriptors()) watched.push_back({each, POLLIN, 0});
@@ -94,7 +94,7 @@ void Gathering::live(const std::stop_token& stop) {
   }
 }
 
-std::vector<int> Gathering::descriptors() {
+std::vector<int> Assembly::descriptors() {
   const std::lock_guard lock(mutex_);
   std::vector<int> out{listener_};
   if (agents_listener_ >= 0) out.push_back(agents_listener_);
@@ -104,7 +104,7 @@ std::vector<int> Gathering::descriptors() {
   return out;
 }
 
-void Gathering::look() {
+void Assembly::look() {
   const std::lock_guard lock(mutex_);
   accept_all();
   hear_newcomers();
@@ -116,7 +116,7 @@ void Gathering::look() {
   for (auto& [number, node] : nodes_) node.wire.send({JobMessage::Kind::sign});
 }
 
-void Gathering::accept_all() {
+void Assembly::accept_all() {
   sockaddr_in address{};
   for (;;) {
     socklen_t size = sizeof address;
@@ -134,7 +134,7 @@ void Gathering::accept_all() {
 }
 
 /// Why it may not take part; empty: it may.
-std::string Gathering::refusal_for(const std::vector<std::string>& hello) {
+std::string Assembly::refusal_for(const std::vector<std::string>& hello) {
   const NodeWords& own = options_.words;
   const auto number = to_integer(hello[3]);
   if (hello[1] != build_id())
@@ -156,7 +156,7 @@ std::string Gathering::refusal_for(const std::vector<std::string>& hello) {
   return "";
 }
 
-void Gathering::hear_newcomers() {
+void Assembly::hear_newcomers() {
   std::erase_if(newcomers_, [&](Newcomer& one) {
     for (const JobMessage& m : one.wire.take()) {
       const std::vector<std::string> hello = fields_of(m.text);
@@ -174,7 +174,7 @@ void Gathering::hear_newcomers() {
   });
 }
 
-void Gathering::hear_nodes() {
+void Assembly::hear_nodes() {
   std::vector<std::pair<int, std::string>> gone;
   for (auto& [number, node] : nodes_) {
     for (const JobMessage& m : node.wire.take()) hear(number, m);
@@ -188,13 +188,13 @@ void Gathering::hear_nodes() {
   for (const auto& [number, why] : gone) lose(number, why);
 }
 
-void Gathering::lose(int number, std::string_view why) {
+void Assembly::lose(int number, std::string_view why) {
   if (!lost_) lost_ = fmt::format("node {} ({}) is lost: {}", number, nodes_.at(number).address, why);
   nodes_.erase(number);
   std::erase_if(agents_, [&](const Agent& agent) { return agent.node == number; });
 }
 
-void Gathering::hear(int node, const JobMessage& m) {
+void Assembly::hear(int node, const JobMessage& m) {
   if (m.kind == JobMessage::Kind::interrupt)
     interrupts_ = std::max(interrupts_, static_cast<int>(to_integer(m.text).value_or(1)));
   for (Agent& agent : agents_) {
@@ -205,7 +205,7 @@ void Gathering::hear(int node, const JobMessage& m) {
   }
 }
 
-void Gathering::hear_agents() {
+void Assembly::hear_agents() {
   std::erase_if(agents_, [&](Agent& agent) {
     for (const JobMessage& m : agent.wire.take()) {
       if (m.kind == JobMessage::Kind::start) begin(agent, m);
@@ -220,7 +220,7 @@ void Gathering::hear_agents() {
   });
 }
 
-void Gathering::begin(Agent& agent, const JobMessage& message) {
+void Assembly::begin(Agent& agent, const JobMessage& message) {
   const std::vector<std::string> fields = fields_of(message.text);
   if (fields.size() != 2) return;
   for (auto& [number, node] : nodes_) {
@@ -231,7 +231,7 @@ void Gathering::begin(Agent& agent, const JobMessage& message) {
   }
 }
 
-void Gathering::wait_for_all(std::chrono::nanoseconds most) {
+void Assembly::wait_for_all(std::chrono::nanoseconds most) {
   const auto until = std::chrono::steady_clock::now() + most;
   for (;;) {
     std::vector<std::string> missing;
@@ -249,7 +249,7 @@ void Gathering::wait_for_all(std::chrono::nanoseconds most) {
   }
 }
 
-std::vector<int> Gathering::there() {
+std::vector<int> Assembly::there() {
   const std::lock_guard lock(mutex_);
   std::vector<int> out;
   for (int n = 0; n < options_.first; ++n) out.push_back(n);
@@ -257,13 +257,13 @@ std::vector<int> Gathering::there() {
   return out;
 }
 
-std::string Gathering::host_of(int node) {
+std::string Assembly::host_of(int node) {
   const std::lock_guard lock(mutex_);
   const auto it = nodes_.find(node);
   return it == nodes_.end() || is_own(it->second.address) ? own_host_name() : it->second.address;
 }
 
-void Gathering::serve(const std::string& job_folder) {
+void Assembly::serve(const std::string& job_folder) {
   const int listener = listening_at(socket_of(job_folder));
   const std::lock_guard lock(mutex_);
   if (agents_listener_ >= 0) ::close(agents_listener_);
@@ -272,22 +272,22 @@ void Gathering::serve(const std::string& job_folder) {
   lost_.reset();
 }
 
-std::optional<std::string> Gathering::lost() {
+std::optional<std::string> Assembly::lost() {
   const std::lock_guard lock(mutex_);
   return lost_;
 }
 
-int Gathering::interrupts() {
+int Assembly::interrupts() {
   const std::lock_guard lock(mutex_);
   return interrupts_;
 }
 
-void Gathering::show(int node, JobMessage::Kind kind, std::string_view text) {
+void Assembly::show(int node, JobMessage::Kind kind, std::string_view text) {
   const std::lock_guard lock(mutex_);
   if (const auto it = nodes_.find(node); it != nodes_.end()) it->second.wire.send({kind, std::string(text)});
 }
 
-void Gathering::end(int status) {
+void Assembly::end(int status) {
   const std::lock_guard lock(mutex_);
   for (auto& [number, node] : nodes_) node.wire.send({JobMessage::Kind::quit, fmt::to_string(status)});
   nodes_.clear();

@@ -26,7 +26,7 @@ struct NodeWords {
 /// Of node `node`.
 std::string hello_of(int node, const NodeWords& words);
 
-class Gathering {
+class Assembly {
  public:
   struct Options {
     int port = 0;
@@ -36,10 +36,10 @@ class Gathering {
     std::string_view called;             // what says the port: `--master-port`
   };
   /// Listens from here on. Throws: Error if the port is taken.
-  explicit Gathering(const Options& options);
-  ~Gathering();
-  Gathering(const Gathering&) = delete;
-  Gathering& operator=(const Gathering&) = delete;
+  explicit Assembly(const Options& options);
+  ~Assembly();
+  Assembly(const Assembly&) = delete;
+  Assembly& operator=(const Assembly&) = delete;
 
   /// Throws: Error that names those who have not come.
   void wait_for_all(std::chrono::nanoseconds most);
