@@ -125,10 +125,11 @@ class Running {
     const int before = job_.devices;
     if (!find_hosts(end)) return false;
     const std::vector<Checkpoint> saved = checkpoints_in(job_.program.checkpoints());
-    const std::string from = saved.empty() ? "the beginning" : saved.front().folder;
+    const std::string then =
+        saved.empty() ? "begins anew, without a checkpoint" : "goes on from " + saved.front().folder;
     std::string line = fmt::format(
-        "restart {} of {}: {}; goes on from {}", number, job_.restarts.most,
-        end.why.empty() ? fmt::format("the job ended with status {}", end.status) : end.why, from);
+        "restart {} of {}: {}; {}", number, job_.restarts.most,
+        end.why.empty() ? fmt::format("the job ended with status {}", end.status) : end.why, then);
     if (job_.devices != before) {
       line += fmt::format(", planned anew for {} device{}", job_.devices, job_.devices == 1 ? "" : "s");
       const std::vector<std::string> left_out = left_out_flags(job_.program);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <cstdlib>
@@ -192,7 +193,10 @@ std::string MpirunMessages::take(std::string_view line) {
       const bool is_lost = line.find(" is lost: ") != line.npos;
       (is_lost ? has_lost_host_ : has_unreached_host_) = true;
       const std::string_view name = line.substr(line.find("host ") + 5);
-      hosts_.emplace_back(name.substr(0, name.find(' ')));
+      if (std::string host(name.substr(0, name.find(' '))); std::ranges::find(hosts_, host) == hosts_.end())
+        hosts_.push_back(std::move(host));
+      else
+        return "";
     }
     return fmt::format("{}\n", line);
   }
@@ -218,6 +222,9 @@ std::string MpirunMessages::in_one_line(const std::string& frame) {
   static const std::regex lost_host(
       R"(lost communication with a remote daemon[^]*on node (\S+)[^]*on node (\S+))");
   static const std::regex no_program(R"((?:Executable|Node): *(\S+)[^]*?(?:Executable|Node): *(\S+))");
+  static const std::regex broken(R"(unexpectedly disconnected[^]*Local host: *(\S+)[^]*Peer host: *(\S+))");
+  static const std::regex no_connection(
+      R"(failed to TCP connect to a peer[^]*Local host: *(\S+)[^]*Message: *([^\n]*[^\n ])[^]*Error: *([^\n]*))");
   std::smatch match;
   if (std::regex_search(frame, match, killed)) {
     has_lost_rank_ = true;
@@ -225,12 +232,19 @@ std::string MpirunMessages::in_one_line(const std::string& frame) {
                        match.str(3));
   }
   if (std::regex_search(frame, match, lost_host)) {
-    if (std::exchange(has_lost_host_, true)) return "";
+    has_lost_host_ = true;
+    if (std::ranges::find(hosts_, match.str(2)) != hosts_.end()) return "";
     hosts_.push_back(match.str(2));
     return fmt::format("shardwright: host {} is lost: what held its ranks has ended\n", match.str(2));
   }
   const bool is_of_daemons = frame.find("daemon") != frame.npos;
   if (is_of_daemons && (has_unreached_host_ || has_lost_host_)) return "";  // its agent has said why
+  if (std::regex_search(frame, match, broken))
+    return fmt::format("{}a process on {} has lost its connection to one on {}\n", network_words,
+                       match.str(1), match.str(2));
+  if (std::regex_search(frame, match, no_connection))
+    return fmt::format("{}a process on {} cannot reach another: {}: {}\n", network_words, match.str(1),
+                       match.str(2), match.str(3));
   for (const char* known : {"exited with non-zero status", "a non-zero exit code", "MPI_ABORT was invoked"})
     if (frame.find(known) != std::string::npos) return "";
   if (frame.find("unable to launch the specified application") != frame.npos ||

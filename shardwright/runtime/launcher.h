@@ -67,6 +67,9 @@ LaunchEnd launch(const Launch& launch);
 /// This program with these words.
 std::vector<std::string> own_program(const std::vector<std::string>& words);
 
+/// How lines begin that tell of broken connections.
+constexpr std::string_view network_words = "mpirun: the network: ";
+
 /// Turns what mpirun writes to stderr into what the user sees.
 class MpirunMessages {
  public:

@@ -100,7 +100,7 @@ class Remote {
     said_ += text;
   }
 
-  /// Says why, and lets mpirun end all, if the host or what ran there is lost.
+  /// Says why, if the host or what ran there is lost. The launcher sees that mpirun ends.
   int end(int status) {
     if (is_told_to_end) return status;
     if (!is_reached_)
@@ -115,7 +115,6 @@ class Remote {
       say(fmt::format("host {} is lost: what held its ranks ended with status {}", host_, status));
     else
       return status;
-    if (is_reached_) kill(getppid(), SIGTERM);  // it may notice by itself, or never
     return status;
   }
 

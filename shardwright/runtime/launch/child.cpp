@@ -34,8 +34,6 @@ namespace {
   _exit(not_found_status);
 }
 
-int status_of(int state) { return WIFSIGNALED(state) ? 128 + WTERMSIG(state) : WEXITSTATUS(state); }
-
 }  // namespace
 
 bool can_be_started(const std::string& program) {
@@ -92,9 +90,14 @@ void Child::signal(int number) const {
 
 void Child::signal_all(int number) const { kill(-id_, number); }
 
+void Child::take(int state) {
+  ended_by_ = WIFSIGNALED(state) ? WTERMSIG(state) : 0;
+  status_ = ended_by_ > 0 ? 128 + ended_by_ : WEXITSTATUS(state);
+}
+
 std::optional<int> Child::status() {
   int state = 0;
-  if (!status_ && waitpid(id_, &state, WNOHANG) == id_) status_ = status_of(state);
+  if (!status_ && waitpid(id_, &state, WNOHANG) == id_) take(state);
   return status_;
 }
 
@@ -103,7 +106,7 @@ int Child::wait() {
   while (!status_) {
     const pid_t ended = waitpid(id_, &state, 0);
     require(ended == id_ || errno == EINTR, "process {} cannot be waited for", id_);
-    if (ended == id_) status_ = status_of(state);
+    if (ended == id_) take(state);
   }
   return *status_;
 }

@@ -35,13 +35,17 @@ class Child {
   /// As `$?` tells it, if it has ended.
   std::optional<int> status();
   int wait();
+  /// What has ended it, if a signal has.
+  int ended_by() const { return ended_by_; }
 
  private:
   static std::string read(int& pipe);
+  void take(int state);
 
   pid_t id_ = -1;
   int output_ = -1, errors_ = -1;
   std::optional<int> status_;
+  int ended_by_ = 0;
 };
 
 /// How a program ends that is not there.

@@ -10,6 +10,18 @@
 #include "shardwright/base/text.h"
 
 namespace shardwright {
+namespace {
+
+constexpr std::string_view ours = "shardwright: ";
+
+/// What Open MPI's transport says when a connection breaks: `[h0][[5,1],0][btl_tcp_frag.c:135:..] writev failed`, or what
+/// MpirunMessages has made of a frame.
+bool is_of_network(std::string_view line) {
+  return line.starts_with(network_words) ||
+         (line.starts_with('[') && line.find("][[") != line.npos && line.find("btl_tcp") != line.npos);
+}
+
+}  // namespace
 
 Relay::Relay(const Launch& launch, Child& mpirun)
     : launch_(launch),
@@ -21,10 +33,13 @@ int Relay::run() {
   while (wait_a_little()) {
     pass_on_interrupts();
     end_what_is_lost();
+    show_held();
   }
   output_.finish();
   errors_.finish();
   show_error({}, messages_.finish());
+  held_since_ = {};
+  show_held();
   const int status = mpirun_.wait();
   if (failure_) std::rethrow_exception(failure_);
   explain(status);
@@ -65,11 +80,11 @@ void Relay::end_what_is_lost() {
   if (launch_.lost) {
     if (const auto why = launch_.lost()) {
       show_error({}, fmt::format("shardwright: {}\n", *why));
-      mpirun_.signal(SIGTERM);
+      if (!messages_.has_lost_host()) mpirun_.signal(SIGTERM);
       is_lost_ = true;
     }
   }
-  is_lost_ = is_lost_ || messages_.has_lost_host();
+  is_lost_ = is_lost_ || messages_.has_lost_host();  // which it has told, and so it is ending
   lost_at_ = Clock::now();
 }
 
@@ -105,18 +120,33 @@ void Relay::take_error_line(std::optional<int> rank, std::string_view line) {
   show_error({}, messages_.take(line));
 }
 
-/// What mpirun says of ranks that were told to end is left out.
+/// What mpirun says of ranks that were told to end, or were lost, is left out.
 void Relay::show_error(std::optional<int> rank, const std::string& text) {
-  constexpr std::string_view ours = "shardwright: ";
   const bool is_ours = text.starts_with(ours);
   if (is_ours && reason_.empty()) reason_ = trim(std::string_view(text).substr(ours.size()));
-  if (!failure_ && (passed_on_ == 0 || is_ours)) launch_.errors(rank, text);
+  if (failure_ || (passed_on_ > 0 && !is_ours)) return;
+  if (is_of_network(text)) {
+    if (held_.empty()) held_since_ = Clock::now();
+    held_ += text;
+  } else if (is_ours || rank || !is_known_lost()) {
+    launch_.errors(rank, text);
+  }
+}
+
+/// A moment later, unless it was because somebody is lost, of whom there is better to say.
+void Relay::show_held() {
+  constexpr auto moment = std::chrono::seconds(5);
+  if (held_.empty() || Clock::now() - held_since_ < moment) return;
+  const std::string text = std::exchange(held_, "");
+  if (!is_known_lost()) launch_.errors({}, text);
 }
 
 /// A rank that is killed in its first moments says nothing, and mpirun takes it for one that has.
 void Relay::explain(int status) {
   if (status == 0 || passed_on_ > 0 || !reason_.empty()) return;
-  reason_ = fmt::format("a rank ended before it could say why; mpirun's status is {}", status);
+  reason_ = mpirun_.ended_by() > 0
+                ? fmt::format("mpirun was ended by signal {}", mpirun_.ended_by())
+                : fmt::format("a rank ended before it could say why; mpirun's status is {}", status);
   launch_.errors({}, fmt::format("shardwright: {}\n", reason_));
 }
 

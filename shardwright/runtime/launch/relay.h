@@ -35,6 +35,8 @@ class Relay {
   void print(std::optional<int> rank, std::string_view text);
   void take_error_line(std::optional<int> rank, std::string_view line);
   void show_error(std::optional<int> rank, const std::string& text);
+  bool is_known_lost() const { return is_lost_ || messages_.has_lost_rank() || messages_.has_lost_host(); }
+  void show_held();
   void explain(int status);
 
   const Launch& launch_;
@@ -42,10 +44,11 @@ class Relay {
   MpirunMessages messages_;
   RankOutput output_, errors_;
   std::string pending_;  // of untold lines
+  std::string held_;     // of the network, which is full of words where a peer is gone
   int passed_on_ = 0;
   std::string reason_;
   bool is_lost_ = false;
-  Clock::time_point last_passed_on_, lost_at_;
+  Clock::time_point last_passed_on_, lost_at_, held_since_;
   std::exception_ptr failure_;
 };
 
