@@ -12,6 +12,7 @@
 #include "shardwright/cli/help.h"
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/sample_flags.h"
+#include "shardwright/cli/started_apart.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/runtime/communicator/vigil.h"
 #include "shardwright/runtime/launcher.h"
@@ -78,6 +79,8 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
   Arguments arguments = *std::move(said);
   const bool is_typed = !arguments.positionals.empty() && arguments.positionals.front() == "-";
   arguments.progress = is_typed ? nullptr : terminal.progress;  // a line would stand in what is being typed
+  const auto apart = verb.joins_mpirun ? started_apart() : std::nullopt;
+  if (apart) return run_apart(*apart, arguments, terminal);
   check_alone(verb);
   if (verb.joins_mpirun) tell_rank_table(terminal);
   arguments = completed(std::move(arguments));

@@ -13,6 +13,7 @@
 #include "shardwright/runtime/checkpoint/folder.h"
 #include "shardwright/runtime/communicator/vigil.h"
 #include "shardwright/runtime/launch/agent.h"
+#include "shardwright/runtime/launch/rank_logs.h"
 
 namespace shardwright {
 namespace {
@@ -26,7 +27,7 @@ class Running {
   int run() {
     const Patience patience(3);  // the third interrupt ends mpirun
     for (int done = 0;; ++done) {
-      const LaunchEnd end = run_once(done > 0);
+      const LaunchEnd end = run_once(done);
       if (interrupts_now() > 0 && end.status != 0) return interrupted_status;
       if (!is_lost(end, done)) return end.status;
       if (done == job_.restarts.most) return tell_the_last(end);
@@ -48,17 +49,19 @@ class Running {
     if (job_.restarts.most > 0)
       terminal_.err << fmt::format("shardwright: {} restart{}, and it is lost again: it ends\n",
                                    job_.restarts.most, job_.restarts.most == 1 ? "" : "s");
-    return end.status > 128 && end.status != interrupted_status ? lost_rank_status : end.status;
+    const bool was_interrupted = end.status == interrupted_status;
+    return was_interrupted || (end.is_unreached && job_.restarts.most == 0) ? end.status : lost_rank_status;
   }
 
-  LaunchEnd run_once(bool is_again) {
-    keep_logs(is_again);
+  LaunchEnd run_once(int restart) {
+    const bool is_again = restart > 0;
+    logs_.reset();
+    if (!job_.log_folder.empty()) logs_.emplace(job_.log_folder, job_.devices, restart);
     const std::string& save = job_.program.checkpoints();
     const bool resumes = is_again && !save.empty() && !checkpoints_in(save).empty();
     Launch launch_{.ranks = job_.devices,
                    .words = command_of(job_.program, {job_.devices, is_planned_anew_, resumes, job_.timeout}),
                    .hosts = job_.hosts,
-                   .log_folder = job_.log_folder,
                    .tells_ranks_apart = true,
                    .interrupts = [this] { return interrupts_now(); },
                    .output = [this](auto rank, auto text) { print(rank, text); },
@@ -70,30 +73,6 @@ class Running {
     return launch(launch_);
   }
 
-  /// Those of earlier runs would be taken for this one's; those of this one stay.
-  void keep_logs(bool is_again) {
-    if (job_.log_folder.empty()) return;
-    const fs::path own = fs::path(job_.log_folder) / "1";
-    std::error_code failure;
-    if (!is_again) {
-      for (const auto& entry : fs::directory_iterator(job_.log_folder, failure))
-        if (const std::string name = entry.path().filename().string();
-            name == "1" || name.starts_with("1.lost-"))
-          remove_logs(entry.path());
-    } else {
-      fs::rename(own, fmt::format("{}.lost-{}", own.string(), ++lost_logs_), failure);
-    }
-  }
-
-  static void remove_logs(const fs::path& folder) {
-    std::error_code failure;
-    for (const auto& rank : fs::directory_iterator(folder, failure)) {
-      for (const char* stream : {"stdout", "stderr"}) fs::remove(rank.path() / stream, failure);
-      fs::remove(rank.path(), failure);  // what holds something else stays
-    }
-    fs::remove(folder, failure);
-  }
-
   int node_of(int rank) const {
     return job_.assembly && rank < static_cast<int>(job_.nodes.size())
                ? job_.nodes[static_cast<std::size_t>(rank)]
@@ -101,8 +80,9 @@ class Running {
   }
 
   void print(std::optional<int> rank, std::string_view text) {
+    if (logs_ && rank) logs_->add(*rank, RankLogs::Stream::output, text);
     const bool is_first = rank.value_or(0) == 0;
-    if (!is_first && !job_.log_folder.empty()) return;
+    if (!is_first && logs_) return;
     const int node = node_of(rank.value_or(0));
     if (job_.assembly && (node > 0 || !leads_itself()))
       job_.assembly->show(node, JobMessage::Kind::output, text);
@@ -112,6 +92,7 @@ class Running {
 
   void tell(std::optional<int> rank, std::string_view text) {
     terminal_.err << text;
+    if (logs_ && rank) logs_->add(*rank, RankLogs::Stream::errors, text);
     if (!job_.assembly || !rank) return;
     if (const int node = node_of(*rank); node > 0 || !leads_itself())
       job_.assembly->show(node, JobMessage::Kind::errors, text);
@@ -200,7 +181,7 @@ class Running {
   const LaunchHosts all_hosts_ = job_.hosts;
   const std::vector<int> all_nodes_ = job_.nodes;
   bool is_planned_anew_ = false;
-  int lost_logs_ = 0;
+  std::optional<RankLogs> logs_;
 };
 
 }  // namespace

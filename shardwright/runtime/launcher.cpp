@@ -7,7 +7,6 @@
 #include <array>
 #include <climits>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <regex>
 #include <utility>
@@ -67,18 +66,6 @@ void add_hosts(std::vector<std::string>& words, const LaunchHosts& hosts, const 
     add_setting(words, setting, value);
 }
 
-/// What another launcher has told this process, where mpirun's own hosts are not that one's.
-std::vector<std::string> variables_of_others(const Launch& launch) {
-  std::vector<std::string> out;
-  if (launch.hosts.of_ranks.empty()) return out;
-  for (char** each = environ; *each; ++each) {
-    const std::string name(*each, std::strcspn(*each, "="));
-    if (name.starts_with("PMI") || name.starts_with("SLURM_") || name == variable_of_arguments)
-      out.push_back(name);
-  }
-  return out;
-}
-
 std::vector<std::string> mpirun_words(const Launch& launch, const JobFolder& folder) {
   std::vector<std::string> out{
       "mpirun",    "-n",  fmt::to_string(launch.ranks), "--oversubscribe", "--allow-run-as-root",
@@ -95,7 +82,6 @@ std::vector<std::string> mpirun_words(const Launch& launch, const JobFolder& fol
     for (const char* of : {"oob_tcp_if_include", "btl_tcp_if_include"})
       add_setting(out, of, launch.hosts.net);
   if (launch.tells_ranks_apart) out.emplace_back("--tag-output");
-  if (!launch.log_folder.empty()) out.insert(out.end(), {"--output-filename", launch.log_folder});
   out.insert(out.end(), {"-x", "OMP_NUM_THREADS=1"});
   for (std::string& name : variables_for_ranks()) out.insert(out.end(), {"-x", std::move(name)});
   out.insert(out.end(), launch.words.begin(), launch.words.end());
@@ -165,7 +151,8 @@ LaunchEnd launch(const Launch& launch) {
     throw io_error("mpirun is not installed; scripts/install.sh build installs it");
   const JobFolder folder;
   if (launch.begins) launch.begins(folder.path());
-  Child mpirun(mpirun_words(launch, folder), variables_of_others(launch));
+  Child mpirun(mpirun_words(launch, folder),
+               launch.hosts.of_ranks.empty() ? std::vector<std::string>() : variables_of_others());
   Relay relay(launch, mpirun);
   const int status = relay.run();
   const MpirunMessages& messages = relay.messages();
@@ -211,6 +198,8 @@ std::string MpirunMessages::take(std::string_view line) {
   }
   // How many frames like the last one were left out.
   if (line.starts_with("[") && line.find("help") != std::string_view::npos) return "";
+  // The agent has done itself what mpirun was about to.
+  if (line.find("plm:rsh: Warning: setpgid") != std::string_view::npos) return "";
   return fmt::format("{}\n", line);
 }
 
@@ -239,6 +228,9 @@ std::string MpirunMessages::in_one_line(const std::string& frame) {
   }
   const bool is_of_daemons = frame.find("daemon") != frame.npos;
   if (is_of_daemons && (has_unreached_host_ || has_lost_host_)) return "";  // its agent has said why
+  if (is_of_daemons && frame.find("reliably start") != frame.npos)
+    return fmt::format("{}a host's daemon has not answered; --net names the network between hosts\n",
+                       network_words);
   if (std::regex_search(frame, match, broken))
     return fmt::format("{}a process on {} has lost its connection to one on {}\n", network_words,
                        match.str(1), match.str(2));

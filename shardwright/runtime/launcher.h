@@ -36,16 +36,15 @@ struct LaunchHosts {
 };
 
 struct Launch {
+  using Take = std::function<void(std::optional<int> rank, std::string_view text)>;
+
   int ranks = 1;
   std::vector<std::string> words;  // of the program, its name in front
   LaunchHosts hosts = {};
-  std::string log_folder = {};      // where each rank's output is kept, too; empty: nowhere
   bool tells_ranks_apart = false;   // `output` and `errors` are told whose a line is
   std::function<int()> interrupts;  // how often the user has wanted to stop; asked now and then
-  /// Takes what the ranks print; may throw.
-  std::function<void(std::optional<int> rank, std::string_view)> output;
-  /// Takes what there is to say for people.
-  std::function<void(std::optional<int> rank, std::string_view)> errors;
+  Take output;                      // takes what the ranks print; may throw
+  Take errors;                      // takes what there is to say for people; likewise
   std::function<std::optional<std::string>()> lost =
       {};  // asked now and then: why the job has to end, in words
   std::function<void(const std::string& job_folder)> begins = {};  // called in front of mpirun
@@ -61,7 +60,7 @@ struct LaunchEnd {
 
 /// Runs a program as so many processes under mpirun. Interrupts are passed on to the ranks, the first as SIGUSR1, the
 /// second as SIGUSR2, and the third one ends them. Nothing of the job is left on any host.
-/// Throws: Error of kind io if mpirun cannot be started; what `output` throws, once the ranks have ended.
+/// Throws: Error of kind io if mpirun cannot be started; what `output` and `errors` throw, once the ranks have ended.
 LaunchEnd launch(const Launch& launch);
 
 /// This program with these words.

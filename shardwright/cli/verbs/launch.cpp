@@ -136,10 +136,11 @@ int run_gathered(const Arguments& arguments, Job job, Terminal& terminal) {
   NodeWords words{nodes, job.program.words};
   words.program.insert(words.program.begin(), {"--devices", fmt::to_string(job.devices), "--"});
   check(job);
+  const std::string address = arguments.text("--master-addr");  // which node 0 is
+  arguments.check_heeded(terminal.err);
   if (node > 0) {
     const Patience patience(3);
-    arguments.check_heeded(terminal.err);
-    return run_node({.address = arguments.text("--master-addr"),
+    return run_node({.address = address,
                      .port = port,
                      .node = node,
                      .words = words,
@@ -148,8 +149,6 @@ int run_gathered(const Arguments& arguments, Job job, Terminal& terminal) {
                      .output = [&](auto text) { terminal.out << text << std::flush; },
                      .errors = [&](auto text) { terminal.err << text; }});
   }
-  arguments.heed("--master-addr");
-  arguments.check_heeded(terminal.err);
   Assembly assembly({.port = port, .words = words, .timeout = job.patience, .called = "--master-port"});
   assembly.wait_for_all(job.patience);
   job.assembly = &assembly;

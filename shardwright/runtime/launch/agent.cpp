@@ -197,6 +197,16 @@ std::string agent_of(const std::string& job_folder) {
 
 std::string socket_of(const std::string& job_folder) { return job_folder + "/nodes"; }
 
+std::vector<std::string> variables_of_others() {
+  std::vector<std::string> out;
+  for (char** each = environ; *each; ++each) {
+    const std::string name(*each, std::strcspn(*each, "="));
+    if (name.starts_with("PMI") || name.starts_with("SLURM_") || name == variable_of_arguments)
+      out.push_back(name);
+  }
+  return out;
+}
+
 std::string name_file(const std::string& job_folder, const std::string& name) {
   return fmt::format("{}/name-{}", job_folder, name);
 }

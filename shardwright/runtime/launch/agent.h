@@ -30,6 +30,10 @@ constexpr const char* variable_of_arguments = "OMPI_MCA_plm_rsh_args";
 std::vector<std::string> hosts_that_answer(const std::vector<std::string>& hosts,
                                            std::chrono::nanoseconds most);
 
+/// Of the environment, what another launcher has told this process, and what is for another agent: mpirun and its daemons
+/// would take it as told to them.
+std::vector<std::string> variables_of_others();
+
 /// The path of this program.
 std::string own_path();
 

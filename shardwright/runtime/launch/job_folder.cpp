@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -82,9 +85,32 @@ JobFolder::JobFolder() {
   make(path_);
   lock_ = locked(fmt::format("{}/{}", path_, lock_name), O_CREAT);
   make(shared_memory_);
+  start_sweeper();
+}
+
+/// What is killed can do nothing itself; and mpirun, which ends then, takes a moment.
+void JobFolder::start_sweeper() {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return;  // then the next launch does it
+  sweeper_ = fork();
+  if (sweeper_ == 0) {
+    setsid();  // nobody ends it together with this one
+    dup2(ends[0], STDIN_FILENO);
+    for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) dup2(open("/dev/null", O_WRONLY), stream);
+    execl("/bin/sh", "sh", "-c", "read -r end; for _ in 1 2 3; do sleep 2; rm -rf \"$1\" \"$2\"; done",
+          "sweep", path_.c_str(), shared_memory_.c_str(), nullptr);
+    _exit(0);
+  }
+  ::close(ends[0]);
+  alive_ = ends[1];
 }
 
 JobFolder::~JobFolder() {
+  if (sweeper_ > 0) {
+    kill(sweeper_, SIGKILL);
+    waitpid(sweeper_, nullptr, 0);
+  }
+  if (alive_ >= 0) ::close(alive_);
   remove(shared_memory_);
   remove(path_);
   if (lock_ >= 0) ::close(lock_);

@@ -20,8 +20,12 @@ class JobFolder {
   const std::string& shared_memory() const { return shared_memory_; }
 
  private:
+  void start_sweeper();
+
   std::string path_, shared_memory_;
   int lock_ = -1;
+  int sweeper_ = -1;  // a process that removes both if this one is killed
+  int alive_ = -1;    // a pipe that it reads from: at its end this process is gone
 };
 
 /// The folder of shared memory that goes with one of sessions.

@@ -21,6 +21,7 @@
 #include "shardwright/base/error.h"
 #include "shardwright/base/text.h"
 #include "shardwright/runtime/communicator/vigil.h"
+#include "shardwright/runtime/launch/agent.h"
 #include "shardwright/runtime/launch/child.h"
 #include "shardwright/runtime/launch/wire.h"
 
@@ -119,9 +120,12 @@ class WaitingNode {
       case JobMessage::Kind::refusal: throw Error(m.text);
       case JobMessage::Kind::start:
         end_child();
-        child_.emplace(std::vector<std::string>{"/bin/sh", "-c", m.text});
+        ends_by_.reset();
+        child_.emplace(std::vector<std::string>{"/bin/sh", "-c", m.text}, variables_of_others());
         break;
-      case JobMessage::Kind::stop: ends_by_ = Clock::now() + 3s; break;
+      case JobMessage::Kind::stop:
+        if (child_) ends_by_ = Clock::now() + 3s;
+        break;
       case JobMessage::Kind::output: options_.output(m.text); break;
       case JobMessage::Kind::errors: options_.errors(m.text); break;
       case JobMessage::Kind::quit:

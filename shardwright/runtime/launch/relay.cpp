@@ -41,8 +41,8 @@ int Relay::run() {
   held_since_ = {};
   show_held();
   const int status = mpirun_.wait();
-  if (failure_) std::rethrow_exception(failure_);
   explain(status);
+  if (failure_) std::rethrow_exception(failure_);
   return status;
 }
 
@@ -105,9 +105,13 @@ void Relay::take_errors(std::string_view text) {
 }
 
 void Relay::print(std::optional<int> rank, std::string_view text) {
-  if (failure_ || text.empty()) return;
+  if (!text.empty()) hand(launch_.output, rank, text);
+}
+
+void Relay::hand(const Launch::Take& take, std::optional<int> rank, std::string_view text) {
+  if (failure_) return;
   try {
-    launch_.output(rank, text);
+    take(rank, text);
   } catch (...) {
     failure_ = std::current_exception();
     mpirun_.signal(SIGTERM);
@@ -129,7 +133,7 @@ void Relay::show_error(std::optional<int> rank, const std::string& text) {
     if (held_.empty()) held_since_ = Clock::now();
     held_ += text;
   } else if (is_ours || rank || !is_known_lost()) {
-    launch_.errors(rank, text);
+    hand(launch_.errors, rank, text);
   }
 }
 
@@ -138,7 +142,7 @@ void Relay::show_held() {
   constexpr auto moment = std::chrono::seconds(5);
   if (held_.empty() || Clock::now() - held_since_ < moment) return;
   const std::string text = std::exchange(held_, "");
-  if (!is_known_lost()) launch_.errors({}, text);
+  if (!is_known_lost()) hand(launch_.errors, {}, text);
 }
 
 /// A rank that is killed in its first moments says nothing, and mpirun takes it for one that has.
@@ -147,7 +151,7 @@ void Relay::explain(int status) {
   reason_ = mpirun_.ended_by() > 0
                 ? fmt::format("mpirun was ended by signal {}", mpirun_.ended_by())
                 : fmt::format("a rank ended before it could say why; mpirun's status is {}", status);
-  launch_.errors({}, fmt::format("shardwright: {}\n", reason_));
+  hand(launch_.errors, {}, fmt::format("shardwright: {}\n", reason_));
 }
 
 }  // namespace shardwright

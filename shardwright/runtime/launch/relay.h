@@ -16,7 +16,7 @@ class Relay {
  public:
   Relay(const Launch& launch, Child& mpirun);
 
-  /// Shows what comes until it ends; returns its status. Throws: what the output throws, once it has ended.
+  /// Shows what comes until it ends; returns its status. Throws: what `output` and `errors` throw, once it has ended.
   int run();
 
   const MpirunMessages& messages() const { return messages_; }
@@ -33,6 +33,7 @@ class Relay {
   void take_output(std::string_view text);
   void take_errors(std::string_view text);
   void print(std::optional<int> rank, std::string_view text);
+  void hand(const Launch::Take& take, std::optional<int> rank, std::string_view text);
   void take_error_line(std::optional<int> rank, std::string_view line);
   void show_error(std::optional<int> rank, const std::string& text);
   bool is_known_lost() const { return is_lost_ || messages_.has_lost_rank() || messages_.has_lost_host(); }

@@ -2,7 +2,8 @@
 # Runs a command under mpirun on hosts that are network namespaces: hosts.sh HOSTS RANKS_PER_HOST COMMAND...
 # With rate=1gbit (as tc writes it) in the environment no host sends faster. Needs root, no sshd: mpirun reaches a
 # host through this script (--agent NAME ADDRESS COMMAND...), which enters its network and its own host name.
-# Everything is named after this process and removed at the end.
+# Everything is named after this process and removed at the end. With 0 ranks a host, COMMAND itself runs on the first, and
+# finds in OMPI_MCA_plm_rsh_agent how to reach 10.77.0.10 and those behind it.
 set -euo pipefail
 
 if [[ $1 == --agent ]]; then
@@ -42,6 +43,12 @@ for ((i = 0; i < hosts; ++i)); do
   echo "10.77.0.$((10 + i)) slots=$ranks" >>"$hostfile"
 done
 
+if ((ranks == 0)); then
+  OMPI_MCA_plm_rsh_agent="$(realpath "$0") --agent $name"
+  export OMPI_MCA_plm_rsh_agent
+  ip netns exec "$name-0" unshare --uts bash -c "hostname $name-0; exec \"\$@\"" x "$@"
+  exit
+fi
 ip netns exec "$name-0" unshare --uts bash -c "hostname $name-0; exec \"\$@\"" x \
   mpirun -n $((hosts * ranks)) --allow-run-as-root --hostfile "$hostfile" --bind-to none \
   --mca plm_rsh_agent "$(realpath "$0") --agent $name" --mca plm_rsh_no_tree_spawn 1 \
