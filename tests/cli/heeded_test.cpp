@@ -166,6 +166,15 @@ class Heeded : public testing::Test {
                                                            {"--tensorboard", "written/t"},
                                                            {"--time-limit", "0.000001"},
                                                            {"--timeout", "30s"},
+                                                           {"--hosts", "missing"},
+                                                           {"--rank-table", "missing"},
+                                                           {"--master-addr", "h0"},
+                                                           {"--master-port", "9000"},
+                                                           {"--nodes", "2"},
+                                                           {"--node-rank", "0"},
+                                                           {"--net", "eth1"},
+                                                           {"--log-dir", "written/logs"},
+                                                           {"--restarts", "2"},
                                                            {"--checkpoint", "weights.safetensors"},
                                                            {"--states", ""},
                                                            {"--prompt", "1,2"},
@@ -240,9 +249,12 @@ class Heeded : public testing::Test {
   /// With the flag the command tells something, or does something else. Returns whether it was so.
   static bool check(const Flag& flag, const Words& words, const Outcome& without) {
     if (has(words, flag.name)) return false;
-    Words with = words;
+    // Behind `--` it would be another program's.
+    Words with(words.begin(), std::find(words.begin(), words.end(), "--"));
+    const auto rest = static_cast<std::ptrdiff_t>(with.size());
     with.push_back(flag.name);
     if (!flag.value.empty()) with.push_back(value_of(flag.name));
+    with.insert(with.end(), words.begin() + rest, words.end());
     const Outcome outcome = run(with);
     const bool is_told = outcome.err.find(flag.name) != std::string::npos ||
                          (outcome.status == 2 && std::ranges::count(outcome.err, '\n') == 1);
@@ -273,6 +285,11 @@ std::vector<Words> command_lines(const std::string& verb, const std::string& mod
             {verb, "images", "--out", "written", "--train", "8", "--test", "8"},
             {verb, "sentences", "--out", "written", "--train", "8", "--test", "8"},
             {verb, "tokens", "--out", "written", "--train", "80", "--test", "80"}};
+  // What starts processes is tested by launch_test.sh: here they would be this test's.
+  if (verb == "launch")
+    return {
+        {verb, "--slurm", "--devices", "2", "--", "train", model, "--save", "saved"},
+        {verb, "--kubernetes", "--devices", "2", "--restarts", "1", "--", "train", model, "--save", "saved"}};
   if (verb == "tokenize")
     return {{verb, "tokenizer.json", "a.txt", "-o", "written/t.bin"},
             {verb, "tokenizer.json", "a.jsonl", "a.txt", "-o", "written/t.npy"}};

@@ -186,7 +186,8 @@ other_launchers() {
   local words="shardwright: srun has started several copies of this program (SLURM_PROCID=0)*"
   export SLURM_STEP_ID=0 SLURM_NTASKS=4
   SLURM_PROCID=0 says 2 "$words" "$program" plan ffn
-  SLURM_PROCID=0 says 2 "$words" "$program" train ffn --devices 4 --runtime mpi
+  # Where tasks could be ranks, they have to find each other.
+  SLURM_PROCID=0 says 2 "shardwright: srun: SLURM_JOB_NODELIST is missing" "$program" train ffn --devices 4
   SLURM_PROCID=1 "$program" plan ffn >"$scratch/out" 2>&1 && fail "a copy ran"
   [[ ! -s $scratch/out ]] || fail "$(cat "$scratch/out")"
   SLURM_NTASKS=1 SLURM_PROCID=0 "$program" train matmul_chain --steps 1 >"$scratch/out" 2>&1 ||
