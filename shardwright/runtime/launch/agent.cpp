@@ -61,8 +61,9 @@ std::string remote_shell_text() {
 }
 
 std::vector<std::string> remote_shell() {
+  const std::string text = remote_shell_text();
   std::vector<std::string> out;
-  for (std::string_view word : split(remote_shell_text(), ' '))
+  for (std::string_view word : split(text, ' '))
     if (!word.empty()) out.emplace_back(word);
   return out;
 }

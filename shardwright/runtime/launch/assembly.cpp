@@ -81,6 +81,8 @@ Assembly::Assembly(const Options& options)
 Assembly::~Assembly() {
   thread_.request_stop();
   thread_.join();
+  constexpr int mistake = 2;
+  end(mistake);  // those who are left: the job has never begun
   for (const int each : {listener_, agents_listener_})
     if (each >= 0) ::close(each);
 }

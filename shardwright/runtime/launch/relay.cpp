@@ -128,6 +128,7 @@ void Relay::take_error_line(std::optional<int> rank, std::string_view line) {
 void Relay::show_error(std::optional<int> rank, const std::string& text) {
   const bool is_ours = text.starts_with(ours);
   if (is_ours && reason_.empty()) reason_ = trim(std::string_view(text).substr(ours.size()));
+  has_heard_ranks_ = has_heard_ranks_ || rank;
   if (failure_ || (passed_on_ > 0 && !is_ours)) return;
   if (is_of_network(text)) {
     if (held_.empty()) held_since_ = Clock::now();
@@ -148,8 +149,9 @@ void Relay::show_held() {
 /// A rank that is killed in its first moments says nothing, and mpirun takes it for one that has.
 void Relay::explain(int status) {
   if (status == 0 || passed_on_ > 0 || !reason_.empty()) return;
-  reason_ = mpirun_.ended_by() > 0
-                ? fmt::format("mpirun was ended by signal {}", mpirun_.ended_by())
+  reason_ = mpirun_.ended_by() > 0 ? fmt::format("mpirun was ended by signal {}", mpirun_.ended_by())
+            : has_heard_ranks_
+                ? fmt::format("a rank ended with status {}", status)
                 : fmt::format("a rank ended before it could say why; mpirun's status is {}", status);
   hand(launch_.errors, {}, fmt::format("shardwright: {}\n", reason_));
 }

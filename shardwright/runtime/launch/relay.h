@@ -49,6 +49,7 @@ class Relay {
   int passed_on_ = 0;
   std::string reason_;
   bool is_lost_ = false;
+  bool has_heard_ranks_ = false;  // of an error, in whatever words
   Clock::time_point last_passed_on_, lost_at_, held_since_;
   std::exception_ptr failure_;
 };
