@@ -12,6 +12,7 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/base/file.h"
+#include "shardwright/base/host_name.h"
 
 namespace shardwright {
 namespace {
@@ -45,11 +46,6 @@ std::string field(int number, Wire wire, std::string_view content) {
 /// Checksums of what contains checksums would be weak: this one is stored rotated.
 std::uint32_t masked(std::uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8U; }
 
-std::string name_of_host() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "host";
-}
-
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes) {
@@ -71,7 +67,7 @@ EventFile::EventFile(const std::string& folder) {
   std::filesystem::create_directories(folder, failure);
   if (failure) throw io_error("{}: cannot be made: {}", folder, failure.message());
   path_ = fmt::format("{}/events.out.tfevents.{}.{}.{}", folder, static_cast<std::int64_t>(now()),
-                      name_of_host(), ::getpid());
+                      host_name(), ::getpid());
   descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (descriptor_ < 0) throw unwritable(path_, errno);
   write_record(field(1, Wire::fixed64, raw(now())) + field(3, Wire::bytes, "brain.Event:2"));

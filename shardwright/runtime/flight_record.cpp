@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "shardwright/base/host_name.h"
 #include "shardwright/runtime/communicator/vigil.h"
 
 namespace shardwright {
@@ -33,9 +34,9 @@ std::string to_text(const FlightRecord& record, const RankStep& step, const Pipe
   const auto seconds = [](std::int64_t time) { return static_cast<double>(time) * 1e-9; };
   const std::vector<FlightRecord::Entry> entries = record.entries();
   std::string out = fmt::format(
-      "rank {} failed at {:.6f} s of its machine's clock: {}\n"
+      "rank {} of {} on {} failed at {:.6f} s of its machine's clock: {}\n"
       "its last {} instructions, when they began and what they took:\n",
-      step.rank, seconds(machine_time()), why, entries.size());
+      step.rank, pipeline.rank_count(), host_name(), seconds(machine_time()), why, entries.size());
   for (const FlightRecord::Entry& e : entries) {
     const std::string took = e.end > 0 ? fmt::format("{:.6f} s", seconds(e.end - e.begin)) : "has not ended";
     out += fmt::format("step {}, {:.6f} s, {}: {}\n", e.step, seconds(e.begin), took,

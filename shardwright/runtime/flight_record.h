@@ -1,7 +1,6 @@
 // What a rank did last: a ring of instructions with their times, kept while it runs and written when it fails.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -14,7 +13,7 @@ namespace shardwright {
 /// Of one rank, written by its thread. Adding an instruction is a look at the clock and a few stores.
 class FlightRecord {
  public:
-  static constexpr std::size_t size = 64;
+  static constexpr std::size_t size = 512;  // steps of most networks
 
   struct Entry {
     std::int64_t begin = 0;  // nanoseconds of the machine's clock
@@ -32,13 +31,13 @@ class FlightRecord {
   std::vector<Entry> entries() const;
 
  private:
-  std::array<Entry, size> entries_;
+  std::vector<Entry> entries_ = std::vector<Entry>(size);
   std::size_t count_ = 0;  // that were ever begun
   bool is_open_ = false;
   int step_ = -1;
 };
 
-/// As lines for people: `why` the rank failed, then an instruction a line.
+/// As lines for people, and for record_file.h: `why` the rank failed, then an instruction a line.
 std::string to_text(const FlightRecord& record, const RankStep& step, const Pipeline& pipeline,
                     std::string_view why);
 

@@ -131,6 +131,14 @@ bool try_columns(const std::string& path) {
   return is_taken;
 }
 
+/// Beside the record of another rank.
+bool try_record(const std::string& path) {
+  const fs::path folder = fs::path(path).parent_path() / "records";
+  fs::create_directories(folder);
+  fs::copy_file(path, folder / "rank-0.txt", fs::copy_options::overwrite_existing);
+  return run({"explain", "record", folder.string(), "--json"}).status == 0;
+}
+
 // ---- seeds ----
 
 struct Kind {
@@ -151,7 +159,8 @@ const std::vector<Kind>& kinds() {
                                      {"folder", ".json", try_folder},
                                      {"adapters", ".json", try_adapters},
                                      {"talks", ".jsonl", try_talks},
-                                     {"columns", ".csv", try_columns}};
+                                     {"columns", ".csv", try_columns},
+                                     {"record", ".txt", try_record}};
   return all;
 }
 
@@ -241,6 +250,23 @@ void add_checkpoint(Seeds& seeds, const std::string& path) {
   seeds["checkpoint"].push_back(text.substr(text.find('\n') + 1));
 }
 
+/// As runs that fail write them.
+void add_records(Seeds& seeds, const std::string& folder) {
+  const std::string head = "rank 0 of 4 on h0 failed at 20.5 s of its machine's clock: rank 0: ",
+                    sum = "all_reduce.sum %y over dp f32[4, 8] of ranks 0,1,2,3",
+                    waited = " waited 8 s for rank 2, which gives no sign of life";
+  seeds["record"] = {head + sum + waited +
+                         "\nits last 2 instructions, when they began and what they took:\n" +
+                         "step 24, 11.5 s, 0.01 s: start " + sum + ", micro-batch 1\n" +
+                         "step 24, 12.5 s, has not ended: finish " + sum + ", micro-batch 1\n",
+                     head + "%x = matmul: the sky fell\nits last 1 instructions:\n" +
+                         "step 3, 12.5 s, has not ended: %x = matmul\n"};
+  fs::create_directories(folder + "/records");
+  write_file(folder + "/records/rank-1.txt",
+             "rank 1 of 4 on h0 failed at 21 s of its machine's clock: x\nits last 1:\n" +
+                 std::string("step 24, 12 s, 0.01 s: start ") + sum + "\n");
+}
+
 Seeds all_seeds(const std::string& path) {
   Seeds seeds;
   add_checkpoint(seeds, path);
@@ -251,6 +277,7 @@ Seeds all_seeds(const std::string& path) {
   add_recipes(seeds, path);
   add_folder_seeds(seeds, fs::path(path).parent_path());
   add_columns(seeds);
+  add_records(seeds, fs::path(path).parent_path());
   for (auto& [kind, texts] : seeds) std::sort(texts.begin(), texts.end());
   for (const Kind& kind : kinds())
     if (seeds[kind.name].empty())
@@ -294,7 +321,7 @@ int fuzz(const Options& options) {
   if (used.empty())
     throw error(
         "--kind {}: there are graph, plan, annotations, strategy, config, cluster, checkpoint, recipe, "
-        "folder, adapters, talks, columns",
+        "folder, adapters, talks, columns, record",
         options.kind);
   fmt::print("input_fuzz: seed {}; the file at work is in {}\n", options.seed, options.keep.string());
   std::fflush(stdout);

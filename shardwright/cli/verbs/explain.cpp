@@ -7,6 +7,7 @@
 #include "shardwright/cli/measured_report.h"
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/record_report.h"
 #include "shardwright/cli/why_not_report.h"
 #include "shardwright/explain/other_values.h"
 #include "shardwright/frontend/explanation.h"
@@ -124,6 +125,10 @@ std::string operator_of_row(const std::string& name) {
 }
 
 int run(const Arguments& arguments, Terminal& terminal) {
+  if (asks_for_record(arguments)) {
+    report_record(arguments, terminal);
+    return 0;
+  }
   require_page_writable(arguments);
   const PlannedModel made = planned_model(arguments.positionals[0]);
   if (arguments.has("--why-not")) {
@@ -166,10 +171,13 @@ std::vector<Verb> explain() {
   flags.push_back(html_flag());
   flags.push_back({"--json", "", "one JSON document", ""});
   return {{.name = "explain",
-           .doc = "say why a plan is what it is, and why it is not otherwise",
-           .positionals = {"PLAN", "[OP|WORD]"},
+           .doc =
+               "say why a plan is what it is, and why it is not otherwise; of `record DIR`, who waited for "
+               "whom when a run failed",
+           .positionals = {"PLAN|record", "[OP|WORD|DIR]"},
            .flags = flags,
-           .example = "shardwright explain plan.json dense1.matmul",
+           .example = "shardwright explain plan.json dense1.matmul\n"
+                      "  shardwright explain record run1/flight-record",
            .run = run}};
 }
 
