@@ -12,6 +12,7 @@
 
 #include "shardwright/base/file.h"
 #include "shardwright/cli/progress_line.h"
+#include "shardwright/runtime/communicator/fatal_signals.h"
 
 namespace shardwright {
 namespace {
@@ -80,6 +81,7 @@ void handle(int signal) {
     if (speaks && number == 1) say_what_is_left();
     if (speaks && number > 1)
       say("shardwright: interrupted: stopped at once; checkpoints that were said to be saved are whole\n");
+    show_end();
     ::_exit(interrupted_status);
   }
   if (number == 1 && !speaks) is_answered = true;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <new>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -106,6 +107,8 @@ int run_as_mpi_rank(const RankWork& work, Terminal& terminal) {
             stops_at_once()                  ? interrupted_status
             : e.kind() == ErrorKind::timeout ? lost_rank_status
                                              : user_error_status);
+  } catch (const std::bad_alloc&) {
+    end_all(process, "out of memory", true, lost_rank_status);
   } catch (const std::exception& e) {
     end_all(process, e.what(), true, internal_fault_status);
   }

@@ -89,7 +89,7 @@ void Driver::guarded(Rank& rank) {
   } catch (const Error& e) {
     record(rank, {e.what(), e.kind()});
   } catch (const std::bad_alloc&) {
-    record(rank, {"out of memory", ErrorKind::memory});
+    record(rank, {"out of memory", ErrorKind::timeout});  // it is lost, as one that does not come
   } catch (const std::exception& e) {
     record(rank, {e.what(), ErrorKind::user, true});
   }

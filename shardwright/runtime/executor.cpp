@@ -346,8 +346,7 @@ void Executor::run(const Actions& actions, int of_section) {
       const int micro_batch = of_section + action.instruction.micro_batch;
       if (stop_ && stop_->load(std::memory_order_relaxed)) [[unlikely]]
         throw error("interrupted");
-      if (action.instruction.act != Act::run) flight_record_.begin(action.instruction, micro_batch);
-      communicator_.act();
+      if (action.instruction.act != Act::run) begin(action.instruction, micro_batch);
       if (recorder_) [[unlikely]] {
         run_recorded(action, micro_batch);
         continue;

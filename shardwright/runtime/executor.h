@@ -141,6 +141,7 @@ class Executor {
   bool is_update(const Action& action) const;
   void set_aside_states();
 
+  void begin(const Instruction& i, int micro_batch);
   void run(const Actions& actions, int of_section);
   void run(const Action& action, int micro_batch);
   void run_recorded(const Action& action, int micro_batch);

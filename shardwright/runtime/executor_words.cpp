@@ -4,6 +4,15 @@
 
 namespace shardwright {
 
+void Executor::begin(const Instruction& i, int micro_batch) {
+  flight_record_.begin(i, micro_batch);
+  communicator_.enter({.step = flight_record_.step(),
+                       .act = static_cast<int>(i.act),
+                       .stage = i.stage,
+                       .what = i.what,
+                       .micro_batch = micro_batch});
+}
+
 /// To which phase an instruction belongs that stands in no section.
 Phase Executor::phase_of(const Instruction& i) const {
   if (i.act != Act::start && i.act != Act::finish) return Phase::forward;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <fstream>
+
 #include "shardwright/base/file.h"
 
 namespace shardwright {
@@ -18,6 +21,12 @@ void remove_earlier(const FailureFolder& folder) {
   }
 }
 
+/// Without waiting for the disk, which may be slow: who is waited for is still to be said.
+void write_at_once(const std::string& path, std::string_view text) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  if (!out.write(text.data(), std::ssize(text)).flush()) throw unwritable(path, errno);
+}
+
 /// What to say of it behind the error.
 std::string write_records(const FailureFolder& folder, const std::deque<Rank>& ranks,
                           const Pipeline& pipeline, std::string_view why) {
@@ -26,8 +35,8 @@ std::string write_records(const FailureFolder& folder, const std::deque<Rank>& r
     fs::create_directories(folder.path);
     remove_earlier(folder);
     for (const Rank& rank : ranks)
-      write_file(fmt::format("{}/rank-{}.txt", folder.path, rank.number()),
-                 to_text(rank.executor().flight_record(), rank.executor().step(), pipeline, why));
+      write_at_once(fmt::format("{}/rank-{}.txt", folder.path, rank.number()),
+                    to_text(rank.executor().flight_record(), rank.executor().step(), pipeline, why));
   } catch (const fs::filesystem_error& e) {
     return fmt::format("; what ranks did last is lost ({}: {})", folder.path, e.code().message());
   } catch (const Error& e) {

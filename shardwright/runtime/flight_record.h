@@ -23,6 +23,7 @@ class FlightRecord {
   };
 
   void begin_step() { ++step_; }
+  int step() const { return step_; }
   /// Ends what was begun before.
   void begin(const Instruction& instruction, int micro_batch);
   void end();

@@ -52,6 +52,14 @@ void Gather::operator()(int stage, ValueId v, const std::byte* own, std::byte* t
   }
 }
 
+std::vector<std::vector<std::uint64_t>> Gather::of_all(std::span<const std::uint64_t> own) {
+  std::vector<std::vector<std::uint64_t>> out(static_cast<std::size_t>(communicator_.size()),
+                                              {own.begin(), own.end()});
+  for (int r = 0; r < communicator_.size(); ++r)
+    broadcast(r, std::as_writable_bytes(std::span(out[static_cast<std::size_t>(r)])));
+  return out;
+}
+
 void Gather::broadcast(int owner, std::span<std::byte> bytes) {
   while (!bytes.empty()) {
     const auto fits = [&](std::int64_t n) { return static_cast<std::size_t>(n) * 8 <= bytes.size(); };

@@ -25,6 +25,9 @@ class Gather {
   /// row-major; of ranks of other stages nothing.
   void operator()(int stage, ValueId v, const std::byte* own, std::byte* to, const Box& where);
 
+  /// Numbers of which each rank has as many: those of all, by rank, on every one.
+  std::vector<std::vector<std::uint64_t>> of_all(std::span<const std::uint64_t> own);
+
  private:
   void broadcast(int owner, std::span<std::byte> bytes);
   int transfer(int owner, std::int64_t numbers);

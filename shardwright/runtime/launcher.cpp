@@ -174,8 +174,20 @@ std::vector<std::string> own_program(const std::vector<std::string>& words) {
   return out;
 }
 
+namespace {
+
+/// As vigil.cpp and heartbeat.cpp put it.
+bool tells_of_lost_rank(std::string_view line) {
+  static const std::regex lost(
+      R"(^shardwright: rank \d+( on \S+ (has died|was ended by signal)|: .* waited .* for ranks? .*, which ))");
+  return line.size() < 4000 && std::regex_search(line.begin(), line.end(), lost);
+}
+
+}  // namespace
+
 std::string MpirunMessages::take(std::string_view line) {
   if (line.starts_with("shardwright: ")) {  // a rank's, even inside a frame
+    has_lost_rank_ = has_lost_rank_ || tells_of_lost_rank(line);
     if (line.starts_with("shardwright: host ")) {
       const bool is_lost = line.find(" is lost: ") != line.npos;
       (is_lost ? has_lost_host_ : has_unreached_host_) = true;

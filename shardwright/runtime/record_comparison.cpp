@@ -11,7 +11,7 @@
 namespace shardwright {
 namespace {
 
-using Act = RecordedInstruction::Act;
+using RecordedAct = RecordedInstruction::Act;
 using Does = RankState::Does;
 using Fault = RecordFindings::Fault;
 using Records = std::map<int, RankRecord>;
@@ -116,9 +116,9 @@ class Comparison {
            a.transfer->name == b.transfer->name;
   }
   /// Whether the record has `act` of what `i` is about; to its end, of `finish`.
-  static bool has(const RankRecord& record, const RecordedInstruction& i, Act act) {
+  static bool has(const RankRecord& record, const RecordedInstruction& i, RecordedAct act) {
     return std::ranges::any_of(record.instructions, [&](const RecordedInstruction& other) {
-      return other.act == act && (act == Act::start || other.seconds) && is_same(i, other);
+      return other.act == act && (act == RecordedAct::start || other.seconds) && is_same(i, other);
     });
   }
 
@@ -137,9 +137,9 @@ class Comparison {
     for (int r : members(*i.transfer)) {
       if (r == record.rank) continue;
       const RankRecord* const other = record_of(r);
-      if (!other || !has(*other, i, Act::start))
+      if (!other || !has(*other, i, RecordedAct::start))
         unstarted.push_back(r);
-      else if (!has(*other, i, Act::finish))
+      else if (!has(*other, i, RecordedAct::finish))
         unfinished.push_back(r);
     }
     return unstarted.empty() ? unfinished : unstarted;
@@ -157,7 +157,7 @@ class Comparison {
     if (is_own && cause.waited_for.empty()) {
       out.does = Does::failed;
       out.why = cause.text;
-    } else if (current && current->act == Act::finish) {
+    } else if (current && current->act == RecordedAct::finish) {
       out.does = Does::waits;
       out.waits_for = waited_for(record, *current);
       if (out.waits_for.empty() && is_own) out.waits_for = cause.waited_for;
@@ -236,7 +236,8 @@ class Comparison {
       if (a.does != Does::waits || !is_transfer(a)) continue;
       for (int r : a.waits_for) {
         const RankRecord* const other = record_of(r);
-        if (!other || other->instructions.empty() || has(*other, *a.instruction, Act::start)) continue;
+        if (!other || other->instructions.empty() || has(*other, *a.instruction, RecordedAct::start))
+          continue;
         if (other->instructions.front().step >= a.instruction->step ||
             other->instructions.back().step <= a.instruction->step)
           continue;
@@ -279,7 +280,9 @@ class Comparison {
     }
   }
 
-  static bool is_transfer(const RankState& s) { return s.instruction && s.instruction->act == Act::finish; }
+  static bool is_transfer(const RankState& s) {
+    return s.instruction && s.instruction->act == RecordedAct::finish;
+  }
   static std::string transfer_text(const RecordedInstruction& i) {
     return fmt::format("{} {}", i.transfer->kind, i.transfer->value);
   }

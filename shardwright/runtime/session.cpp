@@ -2,16 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
-#include <optional>
 
 #include "shardwright/base/text.h"
 #include "shardwright/runtime/communicator/threads.h"
-#include "shardwright/runtime/driver.h"
-#include "shardwright/runtime/failures.h"
 #include "shardwright/runtime/host_memory.h"
-#include "shardwright/runtime/kept.h"
-#include "shardwright/runtime/session_statistics.h"
+#include "shardwright/runtime/session_state.h"
 
 namespace shardwright {
 namespace {
@@ -22,147 +17,11 @@ std::vector<std::unique_ptr<Communicator>> only(std::unique_ptr<Communicator> co
   return out;
 }
 
-std::deque<Rank> ranks_of(const Pipeline& pipeline, StepTensors& tensors,
-                          std::vector<std::unique_ptr<Communicator>> communicators, Driver::Mode mode,
-                          const SessionOptions& options) {
-  std::deque<Rank> out;
-  require(options.memory.empty() || options.memory.size() == communicators.size(), "memory of other ranks");
-  for (auto& communicator : communicators)
-    out.emplace_back(
-        pipeline, tensors, std::move(communicator),
-        RankOptions{.seed = options.seed,
-                    .stop = options.stop,
-                    .keeps_outputs = mode == Driver::Mode::caller,
-                    .devices = options.devices,
-                    .clock = options.clock,
-                    .memory = options.memory.empty() ? std::span<std::byte>() : options.memory[out.size()]});
-  return out;
-}
-
 std::int64_t resident_bytes_of(const Rank& rank) {
   return rank.backend().resident_bytes(rank.executor().arena());
 }
 
 }  // namespace
-
-struct Session::State {
-  using Mode = Driver::Mode;
-
-  Pipeline pipeline;
-  SessionStatistics statistics;
-  KeptValues kept;
-  StepTensors tensors;
-  std::deque<Rank> ranks;          // those in this process
-  std::optional<Gather> gather;    // if others are in other processes
-  std::optional<Reduced> largest;  // likewise: the largest of a number of each rank
-  bool is_recording = false;
-  int steps = 0;  // that have begun before
-  FailureFolder failures;
-  const std::atomic<bool>* stop;  // of the options
-  Driver driver;                  // last: its threads use all of the above
-
-  State(Pipeline p, std::vector<std::unique_ptr<Communicator>> communicators, Mode mode,
-        const SessionOptions& options)
-      : pipeline(options.memory.empty() ? within_host_memory(std::move(p)) : std::move(p)),
-        kept(pipeline),
-        tensors(pipeline, options.only_scalars),
-        ranks(ranks_of(pipeline, tensors, std::move(communicators), mode, options)),
-        failures{.path = options.failures},
-        stop(options.stop),
-        driver(ranks, mode, options.timeout) {
-    driver.run([](Rank& rank) { rank.prepare(); });
-    for (const Rank& rank : ranks) add(statistics, rank.executor());
-    if (mode == Mode::threads) return;
-    const Rank& self = ranks.front();
-    statistics = shardwright::largest(statistics, self);
-    gather.emplace(pipeline, self.communicator(), self.backend());
-    largest.emplace(self.communicator(), self.backend(), 1, Reduction::max);
-  }
-
-  bool has_others() const { return driver.mode() == Mode::caller; }
-
-  /// In a handler: of an error that all ranks end with.
-  [[noreturn]] void failed() const {
-    if (stop && *stop) throw;  // it was asked for
-    rethrow_recorded(failures, ranks, pipeline);
-  }
-
-  /// What all ranks do at the same time outside of a step.
-  template <class Work>
-  auto together(std::string_view what, Work work) const {
-    try {
-      return work();
-    } catch (const TimedOut& e) {
-      const bool is_first = ranks.front().communicator().fail(e.of(what).what());
-      const Error told(fmt::format("rank {}: {}", ranks.front().number(), e.of(what).what()),
-                       is_first ? ErrorKind::timeout : ErrorKind::peer);
-      try {
-        throw told;
-      } catch (const Error&) {
-        failed();
-      }
-    } catch (const Error&) {
-      failed();
-    }
-  }
-
-  void set(const Kept& value, const Tensor& part, const Box& where) {
-    for (const auto& [stage, v] : value.places) {
-      const DType dtype = pipeline.stage(stage).graph.value(v).type.dtype;
-      const Tensor other = dtype == part.dtype() ? Tensor() : convert(part, dtype);
-      const Tensor& own = dtype == part.dtype() ? part : other;
-      driver.run([&](Rank& r) {
-        if (pipeline.has(stage, r.number()))
-          r.way(stage, v).take(r.backend(), r.view(stage, v), own.bytes().data(), where);
-      });
-    }
-  }
-
-  /// Of ranks of this process alone.
-  Tensor get(int stage, ValueId v, const Box& where) {
-    Tensor out({pipeline.stage(stage).graph.value(v).type.dtype, where.extent});
-    std::byte* const to = out.bytes().data();
-    driver.read([&](Rank& r) {
-      if (pipeline.has(stage, r.number()))
-        if (const Way way = r.way(stage, v); way.owns() || has_others())
-          way.give(r.backend(), r.view(stage, v), to, where);
-    });
-    return out;
-  }
-
-  /// `bind` takes the batch, or throws.
-  std::vector<Tensor> step(const std::function<void()>& bind) {
-    driver.check_usable();
-    if (!has_others()) bind();
-    const int number = steps++;
-    const auto work = [&, number](Rank& rank) {
-      std::function<void()> behind;
-      if (has_others()) {
-        waiting_as([&] { return fmt::format("the beginning of step {}", number); },
-                   [&] { rank.communicator().barrier(); });  // a failure is told to all within the same step
-        bind();  // who cannot tells the peers, which may be at work already
-        behind = [this, number, &rank] {
-          waiting_as([&] { return fmt::format("gathering the outputs of step {}", number); },
-                     [&] { rank.ports().gather(*gather); });
-        };
-      }
-      is_recording ? rank.run_recorded(number, behind) : rank.run(behind);
-    };
-    try {
-      driver.run(work);
-    } catch (...) {
-      std::atomic<bool> is_as_before = true;
-      driver.keep(true);
-      driver.read([&](Rank& rank) {
-        if (!rank.restore()) is_as_before = false;
-      });
-      driver.keep(is_as_before);
-      failed();
-    }
-    for (Rank& rank : ranks) rank.end_step();
-    return tensors.outputs;
-  }
-};
 
 Session::Session(Pipeline pipeline, SessionOptions options) {
   auto communicators = thread_communicators(pipeline.rank_count(), options.timeout);
@@ -250,28 +109,8 @@ Tensor Session::get_own(std::string_view name, const Box& where) const {
 bool Session::has_stopped() const { return state_->driver.has_stopped(); }
 
 void Session::take_over(const Session& before) {
-  State& s = *state_;
   require(ranks() == before.ranks(), "another session's ranks");
-  std::vector<std::vector<Tensor>> values(s.ranks.size());  // by rank: of its places
-  const auto for_each_place = [&](Rank& rank, const auto& use) {
-    for (const Kept& value : s.kept.all())
-      for (const auto& [stage, v] : value.places)
-        if (s.pipeline.has(stage, rank.number())) use(rank.view(stage, v));
-  };
-  const auto place = [&](const Rank& rank) {
-    return static_cast<std::size_t>(rank.number() - ranks().front());
-  };
-  before.state_->driver.read([&](Rank& rank) {
-    for_each_place(rank, [&](const TensorView& view) {
-      Tensor& value = values[place(rank)].emplace_back(Type{view.dtype, view.shape});
-      rank.backend().read(value.bytes(), view.data);
-    });
-  });
-  s.driver.run([&](Rank& rank) {
-    auto value = values[place(rank)].begin();
-    for_each_place(rank,
-                   [&](const TensorView& view) { rank.backend().write(view.data, (value++)->bytes()); });
-  });
+  restore(before.snapshot());
 }
 
 void Session::copy_out(const std::vector<std::vector<NamedBox>>& parts,

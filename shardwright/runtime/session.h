@@ -105,6 +105,23 @@ class Session {
   using PartSource = std::function<bool(const std::string& name, const Box& where, std::span<std::byte> to)>;
   void copy_in(const PartSource& from);
 
+  /// All that ranks of this process keep, bit for bit, in memory of the host; and back.
+  using Snapshot = std::vector<std::vector<Tensor>>;  // by rank here, and by what it keeps
+  Snapshot snapshot() const;
+  void restore(const Snapshot& before);
+
+  /// Checksums of all that ranks of this process keep: by rank here, and by what any rank keeps, 0 where another does.
+  std::vector<std::vector<std::uint64_t>> checksums() const;
+  /// What each of them is a checksum of.
+  std::vector<std::string> checksum_names() const;
+  /// Of what several ranks hold, how many values there are, and how copies differ; empty: they do not. All processes ask at
+  /// the same time, and all are told.
+  struct Replicas {
+    std::int64_t values = 0;
+    std::string difference = {};
+  };
+  Replicas compare_replicas() const;
+
   /// Runs one step on `batch`: a whole tensor per input, by name. Returns the whole outputs, in the order of
   /// the graph's outputs. With several micro-batches an input is the whole batch, or, if it has the size of one,
   /// goes to each; scalar outputs are means over them, others stand side by side along dim 0. Parameters and states

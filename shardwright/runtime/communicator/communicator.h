@@ -21,6 +21,7 @@
 
 #include "shardwright/layout/transfer.h"
 #include "shardwright/runtime/backend/backend.h"
+#include "shardwright/runtime/communicator/vigil.h"
 
 namespace shardwright {
 
@@ -69,6 +70,10 @@ class Communicator {
 
   /// Says that this rank goes on, where it does so for long without its peers: who waits for it will wait.
   virtual void act() {}
+  /// Likewise, with this, which others can say of it.
+  virtual void enter(const StepPlace&) { act(); }
+  /// How places of the session that has this communicator are put into words, by any thread; null: not any more.
+  virtual void describe_by(StepPlaceWords) {}
 
   /// Returns when every rank has called it. Throws: as `finish`.
   virtual void barrier() = 0;

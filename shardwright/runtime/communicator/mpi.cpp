@@ -52,8 +52,11 @@ class Mpi final : public Communicator {
       : all_(all),
         transfers_(transfers),
         heartbeat_(heartbeat),
-        vigil_(heartbeat.presences(ranks), rank_of(all), heartbeat.timeout(), Vigil::In::process),
+        ranks_(ranks.begin(), ranks.end()),
+        vigil_(heartbeat.presences(ranks), rank_of(all), heartbeat.timeout(), Vigil::In::process,
+               heartbeat.elsewhere(ranks)),
         memory_(std::move(memory)) {
+    vigil_.tell_by([this](int rank) { return heartbeat_.last_place(ranks_[at(rank)]); });
     MPI_Comm_rank(all_, &rank_);
     MPI_Comm_size(all_, &size_);
     MPI_Comm_split_type(all_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host_);
@@ -75,9 +78,11 @@ class Mpi final : public Communicator {
     for (int r = 0; r < size_; ++r)
       if (is_here(r)) here_.push_back(r);
     everyone_here_ = here_.size() > 1 ? membership_of({here_}).group : nullptr;
+    session_ = heartbeat.add(this, [this](const std::string& why) { fail_here(why); });
   }
 
   ~Mpi() override {
+    heartbeat_.remove(this);
     // Freeing needs all ranks; after a failure they do not come, and the run ends anyway.
     if (std::uncaught_exceptions() > 0 || has_failed()) {
       // Nor can messages to and from ranks that are gone be ended for certain: their buffers stay as the windows do.
@@ -120,22 +125,36 @@ class Mpi final : public Communicator {
       check(everyone_here_->wait(round, vigil_.pause(), look));
     }
     if (at(size_) == here_.size()) return;
-    const Heartbeat::Call call(heartbeat_, "barrier");
-    MPI_Barrier(all_);
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Ibarrier(all_, &request);
+    const auto has_ended = [&] {
+      int all = 0;
+      MPI_Test(&request, &all, MPI_STATUS_IGNORE);
+      return all != 0;
+    };
+    attend_network(has_ended, [&] {
+      std::vector<int>& missing = vigil_.missing();
+      for (int r = 0; r < size_; ++r)
+        if (!is_here(r)) missing.push_back(r);
+      vigil_.look_for("barrier");
+    });
+    check(!has_failed());
   }
 
   bool fail(std::string message) override {
-    Control& control = first_control();
-    int none = 0;
-    if (!control.failure.compare_exchange_strong(none, 1)) return false;
-    fmt::format_to_n(control.message, sizeof control.message - 1, "rank {} failed: {}", rank_, message);
-    control.failure = 2;
-    for (int r : here_)
-      for (std::size_t i = 0; i < controls_[at(r)]->groups; ++i) controls_[at(r)]->group(i).fail();
-    return true;
+    const std::string why = fmt::format("rank {} failed: {}", rank_, message);
+    const bool is_first = fail_here(why);
+    if (is_first && at(size_) > here_.size()) heartbeat_.pass_on(why);
+    return is_first;
   }
 
   void act() override { vigil_.act(); }
+  void enter(const StepPlace& place) override {
+    StepPlace own = place;
+    own.session = session_;
+    vigil_.enter(own);
+  }
+  void describe_by(StepPlaceWords words) override { heartbeat_.describe_by(this, std::move(words)); }
 
   int prepare(std::span<const BoundTransfer> transfers) override {
     const Heartbeat::Call call(heartbeat_, "preparing a transfer");
@@ -214,6 +233,18 @@ class Mpi final : public Communicator {
     return rank;
   }
 
+  /// Any thread may.
+  bool fail_here(const std::string& why) {
+    Control& control = first_control();
+    int none = 0;
+    if (!control.failure.compare_exchange_strong(none, 1)) return false;
+    why.copy(control.message, sizeof control.message - 1);
+    control.failure = 2;
+    for (int r : here_)
+      for (std::size_t i = 0; i < controls_[at(r)]->groups; ++i) controls_[at(r)]->group(i).fail();
+    return true;
+  }
+
   /// Behind waiting.
   void check(bool ok) {
     vigil_.end();
@@ -232,15 +263,18 @@ class Mpi final : public Communicator {
   /// neighbour that this one waits for. So only where there is no network, a rank may sleep.
   template <class F, class L>
   void attend(F is_over, L look) {
-    if (networks_.empty()) return;
+    if (!networks_.empty()) attend_network(is_over, look);
+  }
+  template <class F, class L>
+  void attend_network(F is_over, L look) {
     std::int64_t last_look = 0;
     for (int tries = 1; !is_over(); ++tries) {
       int has_come = 0;
       MPI_Iprobe(MPI_ANY_SOURCE, tag_none, all_, &has_come, MPI_STATUS_IGNORE);
       advance_all();
       if (has_failed()) check(false);
-      if (tries > 100) sched_yield();
-      if (tries % 256 != 0) continue;
+      if (tries <= 100) continue;
+      sched_yield();  // on a busy machine each may take long
       const std::int64_t now = machine_time();
       if (last_look > 0 && now - last_look < vigil_.pause().count()) continue;
       if (last_look > 0) look();
@@ -349,7 +383,9 @@ class Mpi final : public Communicator {
   MPI_Comm all_;
   std::size_t transfers_;  // for which there is room
   Heartbeat& heartbeat_;
+  std::vector<int> ranks_;  // of the run
   Vigil vigil_;
+  int session_ = 0;
   MPI_Comm host_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 0;

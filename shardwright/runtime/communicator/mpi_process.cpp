@@ -98,6 +98,7 @@ std::optional<std::string> MpiProcess::disagreement(std::span<const Agreement> o
 }
 
 void MpiProcess::end_all(int status) {
+  heartbeat_.begin_end(status);
   MPI_Abort(MPI_COMM_WORLD, status);
   std::abort();
 }

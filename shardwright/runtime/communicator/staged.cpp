@@ -18,6 +18,8 @@ class Staged final : public Communicator {
   int size() const override { return host_->size(); }
   void barrier() override { host_->barrier(); }
   void act() override { host_->act(); }
+  void enter(const StepPlace& place) override { host_->enter(place); }
+  void describe_by(StepPlaceWords words) override { host_->describe_by(std::move(words)); }
   bool fail(std::string message) override { return host_->fail(std::move(message)); }
 
   Memory allocate(std::int64_t bytes, Backend& backend) override {

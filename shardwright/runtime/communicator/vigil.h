@@ -5,13 +5,15 @@
 // nothing new for the timeout gives up and says whom it has waited for:
 // - a rank that gives no sign (its process is stopped, or gone) after the timeout;
 // - a rank that waits itself, and that nobody else gives up for, after half as much again: those wait for each other;
-// - a rank that is at one and the same thing, or on another host, where its signs are not seen, after ten times as much.
+// - a rank that is at one and the same thing, and whose process does nothing at all, after the timeout;
+// - a rank that is at one and the same thing otherwise, or whose signs cannot be seen from here, after ten times as much.
 // Time in which the waiting rank itself was stopped does not count.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -45,14 +47,39 @@ class TimedOut final : public Error {
   std::string how_;
 };
 
+/// An instruction of a session's step (lower/step.h), as numbers that everybody of the run can put into words.
+struct StepPlace {
+  int session = 0;  // of those that this process has
+  int step = -1;    // none yet
+  int act = 0, stage = 0, what = 0, micro_batch = 0;
+  bool operator==(const StepPlace&) const = default;
+};
+
+/// Puts a rank's place into words.
+using StepPlaceWords = std::function<std::string(int rank, const StepPlace&)>;
+
 /// What a rank shows of itself, in memory that all who wait for it see. Only its own process writes there. Times are
-/// nanoseconds of the machine's clock.
+/// nanoseconds of the machine's clock. Of a rank on another host, what its signs have told the first rank of this one.
 struct Presence {
   alignas(64) std::atomic<std::int64_t> beat{0};  // when its process last ran
-  std::atomic<std::int64_t> heard{0};  // while it waits: the newest sign of those that it waits for
-  std::atomic<std::uint64_t> acts{0};  // grows whenever it goes on
+  std::atomic<std::int64_t> heard{0};   // while it waits: the newest sign of those that it waits for
+  std::atomic<std::uint64_t> acts{0};   // grows whenever it goes on
+  std::atomic<std::int64_t> worked{0};  // when its process was last seen to use the processor, or a disk
+  std::atomic<std::uint64_t> where{0}, what{0};  // its place
+  std::atomic<std::int32_t> process{0};
+  std::atomic<std::int8_t> signal{0};  // that ends it
   std::atomic<bool> waits{false};
   std::atomic<bool> has_told{false};  // of the first on a host: somebody there has said why the run ends
+  std::atomic<bool> ends{false};      // its process does so by itself, and has said why, if there is a reason
+
+  void set(const StepPlace& place);
+  StepPlace place() const;
+};
+
+/// Ranks that only their signs show, and the one of this host that hears these: without it nobody is silent.
+struct Elsewhere {
+  std::vector<bool> is_elsewhere = {};  // by rank; empty: none
+  const Presence* hears = nullptr;
 };
 
 /// One rank's waiting. Allocates only what a message takes.
@@ -66,12 +93,20 @@ class Vigil {
   enum class In { thread, process, call };
 
   /// `ranks`: by rank what it shows; null: nothing, being on another host. They outlive this.
-  Vigil(std::vector<Presence*> ranks, int self, std::chrono::nanoseconds timeout, In in);
+  Vigil(std::vector<Presence*> ranks, int self, std::chrono::nanoseconds timeout, In in,
+        Elsewhere elsewhere = {});
+  /// How messages say where a rank that is given up was, `, last at %y = relu, step 3`; null: they do not.
+  void tell_by(std::function<std::string(int rank)> last_place) { last_place_ = std::move(last_place); }
 
   /// This rank goes on. Costs a store to memory of its own.
   void act() {
     Presence& own = *ranks_[self_];
     own.acts.store(own.acts.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  /// Likewise, with this.
+  void enter(const StepPlace& place) {
+    ranks_[self_]->set(place);
+    act();
   }
 
   /// How long to wait before the first look, and between two.
@@ -97,25 +132,32 @@ class Vigil {
   }
 
  private:
-  enum class Fate { is_there, is_silent, waits, is_busy, is_elsewhere };
+  enum class Fate { is_there, is_silent, waits, is_stuck, is_busy, is_elsewhere };
   /// What was last seen of a rank, and for how long nothing else.
   struct Watched {
     bool is_seen = false;
     std::int64_t beat = 0, heard = 0;
     std::uint64_t acts = 0;
+    std::int64_t worked = 0;
     bool waits = false;
-    std::chrono::nanoseconds same_beat{0}, same_heard{0}, same_acts{0};
+    std::chrono::nanoseconds same_beat{0}, same_heard{0}, same_acts{0}, same_work{0};
   };
 
   void begin(std::int64_t now);
   void leave();
   void watch(int rank, std::int64_t now, std::chrono::nanoseconds gone);
+  bool is_heard(int rank) const;
+  bool is_elsewhere(std::size_t rank) const {
+    return !elsewhere_.is_elsewhere.empty() && elsewhere_.is_elsewhere[rank];
+  }
   Fate fate_of(int rank, Busy busy) const;
 
   std::vector<Presence*> ranks_;
   std::size_t self_;
   std::chrono::nanoseconds timeout_, pause_;
   In in_;
+  Elsewhere elsewhere_;
+  std::function<std::string(int rank)> last_place_;
   bool is_waiting_ = false;
   std::int64_t last_look_ = 0;
   std::chrono::nanoseconds waited_{0};

@@ -70,12 +70,17 @@ void Relay::pass_on_interrupts() {
   last_passed_on_ = now;
 }
 
-/// mpirun, told to end, waits for daemons that are gone.
+/// mpirun, told to end, waits for daemons that are gone; and for ever for a host that does not answer, of which ranks have said
+/// that it is lost, or where it is stopped itself.
 void Relay::end_what_is_lost() {
-  constexpr auto patience = std::chrono::seconds(3);
+  constexpr auto patience = std::chrono::seconds(3), patience_with_rank = std::chrono::seconds(6);
   if (is_lost_) {
     if (Clock::now() - lost_at_ > patience) mpirun_.signal_all(SIGKILL);
     return;
+  }
+  if (messages_.has_lost_rank()) {
+    if (!rank_lost_at_) rank_lost_at_ = Clock::now();
+    if (Clock::now() - *rank_lost_at_ > patience_with_rank) mpirun_.signal_all(SIGKILL);
   }
   if (launch_.lost) {
     if (const auto why = launch_.lost()) {

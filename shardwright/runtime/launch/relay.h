@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <string>
 
 #include "shardwright/runtime/launch/child.h"
@@ -51,6 +52,7 @@ class Relay {
   bool is_lost_ = false;
   bool has_heard_ranks_ = false;  // of an error, in whatever words
   Clock::time_point last_passed_on_, lost_at_, held_since_;
+  std::optional<Clock::time_point> rank_lost_at_;
   std::exception_ptr failure_;
 };
 

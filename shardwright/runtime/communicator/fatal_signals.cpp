@@ -1,0 +1,39 @@
+// The handler stores to memory and makes system calls, nothing else.
+#include "shardwright/runtime/communicator/fatal_signals.h"
+
+#include <array>
+#include <csignal>
+
+namespace shardwright {
+namespace {
+
+constexpr std::array signals{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+
+std::atomic<Presence*> shown{nullptr};
+std::array<struct sigaction, NSIG> before;
+
+void handle(int signal) {
+  if (Presence* const own = shown) own->signal = static_cast<std::int8_t>(signal);
+  sigaction(signal, &before[static_cast<std::size_t>(signal)], nullptr);
+  raise(signal);  // delivered once this one has returned
+}
+
+}  // namespace
+
+void show_fatal_signals(Presence* own) {
+  if (!shown.exchange(own) && own)
+    for (int signal : signals) {
+      struct sigaction action {};
+      action.sa_handler = handle;
+      action.sa_flags = SA_ONSTACK;
+      sigaction(signal, &action, &before[static_cast<std::size_t>(signal)]);
+    }
+  if (own) return;
+  for (int signal : signals) sigaction(signal, &before[static_cast<std::size_t>(signal)], nullptr);
+}
+
+void show_end() {
+  if (Presence* const own = shown) own->ends = true;
+}
+
+}  // namespace shardwright
