@@ -30,6 +30,10 @@ py::dict dict_of(const TrainingEvent& event) {
              return py::dict("kind"_a = "not_finite", "step"_a = e.step, "loss"_a = e.loss,
                              "infinity"_a = e.infinity);
            },
+           [](const LossSpiked& e) {
+             return py::dict("kind"_a = "spiked", "step"_a = e.step, "loss"_a = e.loss, "median"_a = e.usual);
+           },
+           [](const StateChecked& e) { return py::dict("kind"_a = "checked", "step"_a = e.step); },
            [&](const Evaluated& e) {
              py::dict out("kind"_a = "evaluated", "step"_a = e.step, "loss"_a = e.loss);
              return with(std::move(out), "accuracy", e.accuracy);

@@ -29,7 +29,8 @@ void Reporter::suspect(std::string source, std::string infinite_parameter) {
 void Reporter::tell(const TrainingEvent& event) {
   std::visit(Each{[&](const StepBegins&) { begin(); }, [&](const StepDone& e) { step(e); },
                   [&](const Evaluated& e) { evaluated(e); }, [&](const Saved& e) { saved(e); },
-                  [&](const LossNotFinite& e) { not_finite(e); },
+                  [&](const LossNotFinite& e) { not_finite(e); }, [&](const LossSpiked& e) { spiked(e); },
+                  [&](const StateChecked& e) { checked(e); },
                   [&](const NotWritten& e) {
                     terminal_.err << e.what << ": " << e.why << "; nothing more is written there\n"
                                   << std::flush;
@@ -58,6 +59,30 @@ void Reporter::not_finite(const LossNotFinite& e) {
   if (!e.infinity.empty())
     cause = fmt::format("{}{}{} in this step", source_, source_.empty() ? "" : ": ", e.infinity);
   terminal_.err << fmt::format("the loss of step {} is {} (null in JSON): {}\n", e.step, e.loss, cause);
+}
+
+void Reporter::spiked(const LossSpiked& e) {
+  if (is_json_)
+    terminal_.out
+        << nlohmann::ordered_json{{"spike", {{"step", e.step}, {"loss", e.loss}, {"median", e.usual}}}}.dump()
+        << "\n";
+  terminal_.err << fmt::format(
+      "the loss of step {} is {:.6g}, {:.3g} times the median of those before, {:.6g}\n", e.step, e.loss,
+      e.loss / e.usual, e.usual);
+}
+
+void Reporter::checked(const StateChecked& e) {
+  if (is_json_)
+    terminal_.out << nlohmann::ordered_json{{"checked",
+                                             {{"step", e.step},
+                                              {"replicated_values", e.values},
+                                              {"run_twice", e.was_run_twice},
+                                              {"seconds", e.seconds}}}}
+                         .dump()
+                  << "\n";
+  else if (e.was_run_twice)
+    terminal_.err << fmt::format(
+        "step {}: run twice from the same state, it gives the same bits on all ranks\n", e.step);
 }
 
 void Reporter::evaluated(const Evaluated& e) {

@@ -56,6 +56,8 @@ class Reporter {
   void step(const StepDone& done);
   void print_step(const StepDone& done);
   void not_finite(const LossNotFinite& loss);
+  void spiked(const LossSpiked& e);
+  void checked(const StateChecked& e);
   void evaluated(const Evaluated& e);
   void saved(const Saved& saved);
   double median_seconds() const;

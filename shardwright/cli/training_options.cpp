@@ -50,6 +50,9 @@ AskedTraining training_options(const Arguments& arguments, const Model& model, c
   out.tensorboard = arguments.text("--tensorboard");
   if (arguments.has("--tensorboard") && out.tensorboard.empty()) throw error("--tensorboard: give a folder");
   out.time_limit = seconds_of(arguments, "--time-limit");
+  out.check_replicas = arguments.integer("--check-replicas", 0);
+  if (plan.devices() == 1) arguments.idle("--check-replicas", "there is 1 device, which holds all there is");
+  out.deterministic_check = arguments.is_on("--deterministic-check");
   asked.waiting = waiting_of(arguments, plan.devices(), arguments.text("--save"));
   out.keep_best = arguments.text("--keep-best");
   out.eval_every = arguments.integer("--eval-every", 0);

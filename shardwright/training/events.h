@@ -1,6 +1,6 @@
 // What a training tells while it goes on, as data: a command prints it, a page draws it, code decides by it.
 //
-// In their order: began, then of each step begins, (not_finite), done, (evaluated), (saved), at last ended. What goes wrong
+// In their order: began, then of each step begins, (not_finite or spiked), done, (checked), (evaluated), (saved), at last ended. What goes wrong
 // beside the training and does not end it comes in between.
 #pragma once
 
@@ -44,6 +44,20 @@ struct LossNotFinite {
   std::string infinity;  // where the step's batch holds one: `'input' holds inf at [0, 3]`
 };
 
+/// A loss that is many times what losses were; told where such begin.
+struct LossSpiked {
+  std::int64_t step = 0;
+  double loss = 0, usual = 0;  // the median of those before
+};
+
+/// `check_replicas` and `deterministic_check` have looked behind a step, and all is well.
+struct StateChecked {
+  std::int64_t step = 0;
+  std::int64_t values = 0;  // that several ranks hold
+  double seconds = 0;
+  bool was_run_twice = false;  // with the same bits
+};
+
 /// What cannot be written beside the training is told once: it is no reason to lose that.
 struct NotWritten {
   std::string what;  // `--tensorboard`, as the option is called
@@ -64,8 +78,9 @@ struct TrainingEnded {
   bool has_run() const { return steps > first; }
 };
 
-using TrainingEvent = std::variant<TrainingBegan, StepBegins, StepDone, LossNotFinite, Evaluated, Saved,
-                                   NotWritten, CheckpointNotice, TrainingEnded>;
+using TrainingEvent =
+    std::variant<TrainingBegan, StepBegins, StepDone, LossNotFinite, LossSpiked, StateChecked, Evaluated,
+                 Saved, NotWritten, CheckpointNotice, TrainingEnded>;
 
 /// What shall become of the training: it goes on, or ends behind this step, as after an interrupt.
 enum class Then { goes_on, ends };

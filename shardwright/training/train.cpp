@@ -7,6 +7,8 @@
 #include "shardwright/base/progress.h"
 #include "shardwright/training/beside.h"
 #include "shardwright/training/finite.h"
+#include "shardwright/training/spikes.h"
+#include "shardwright/training/state_checks.h"
 
 namespace shardwright {
 namespace {
@@ -35,6 +37,7 @@ class Loop {
   }
 
   TrainingEnded run(std::int64_t first) {
+    checks_.emplace(session_, options_, first);
     tell(TrainingBegan{.first = first, .steps = options_.length.steps});
     TrainingEnded out{.first = first, .steps = first};
     for (;;) {
@@ -90,14 +93,21 @@ class Loop {
     const RateSchedule& rates = options_.rates;
     if (!rates.is_constant()) set_rate(session_, rates.at(step));
     const auto start = Clock::now();
+    const bool is_checked = checks_->looks_at(step);
+    const auto run = [&] { return outputs_of(batch, step); };
     StepDone done{
-        .step = step, .told = told_by(session_, outputs_of(batch, step)), .tokens = options_.tokens};
+        .step = step,
+        .told =
+            told_by(session_, is_checked && options_.deterministic_check ? checks_->twice(step, run) : run()),
+        .tokens = options_.tokens};
     if (!std::isfinite(done.told.loss) && !std::exchange(has_warned_, true))
       tell(LossNotFinite{step, done.told.loss, infinity_in(batch)});
+    if (const auto usual = spikes_.look(done.told.loss)) tell(LossSpiked{step, done.told.loss, *usual});
     done.seconds = seconds_since(start);
     done.scale = scale_.look(session_);
     if (!rates.is_constant()) done.rate = rates.at(step);
     tell(done);
+    if (is_checked) tell(checks_->look(step));
     beside_->behind(done, session_);
   }
 
@@ -110,6 +120,8 @@ class Loop {
   std::optional<Beside> beside_;
   std::optional<Saving> saving_;
   Clock::time_point start_ = Clock::now();
+  std::optional<StateChecks> checks_;
+  SpikeWatch spikes_;
   bool has_warned_ = false;
   bool is_asked_to_end_ = false;
 };

@@ -48,11 +48,14 @@ struct TrainingOptions {
   RateSchedule rates = RateSchedule();
   /// Held-out data, with the weights that the session has; null: there are none.
   std::function<Evaluated(const Session& trained, std::int64_t steps)> evaluate = {};
-  std::int64_t eval_every = 0;   // steps; 0: only at the end
-  std::string keep_best = {};    // loss or accuracy: what is best is saved, too; empty: not
-  std::string tensorboard = {};  // folder; empty: none
-  double time_limit = 0;         // seconds; 0: none
-  std::int64_t tokens = 0;       // of a step
+  std::int64_t eval_every = 0;      // steps; 0: only at the end
+  std::string keep_best = {};       // loss or accuracy: what is best is saved, too; empty: not
+  std::string tensorboard = {};     // folder; empty: none
+  double time_limit = 0;            // seconds; 0: none
+  std::int64_t check_replicas = 0;  // steps behind which what several ranks hold is compared; 0: never
+  bool deterministic_check =
+      false;                // of these steps, or the first, whether it gives the same when it is run again
+  std::int64_t tokens = 0;  // of a step
   Recording recording = Recording::none;
   std::string plan = {};  // as JSON, for checkpoints
   RunState run = {};      // but for the step

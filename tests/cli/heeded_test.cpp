@@ -175,6 +175,8 @@ class Heeded : public testing::Test {
                                                            {"--net", "eth1"},
                                                            {"--log-dir", "written/logs"},
                                                            {"--restarts", "2"},
+                                                           {"--check-replicas", "1"},
+                                                           {"--deterministic-check", ""},
                                                            {"--checkpoint", "weights.safetensors"},
                                                            {"--states", ""},
                                                            {"--prompt", "1,2"},
@@ -219,9 +221,9 @@ class Heeded : public testing::Test {
   /// A choice among plans may come to the plan that there is without it, and a proof says little of what it proves;
   /// but where there is nothing to choose, on one device each, that is told.
   static bool may_come_to_the_same(const Flag& flag, const Words& words) {
-    static const std::set<std::string> always{"--cluster", "--parallel", "--config",    check_of_ourselves,
-                                              "--plan",    "--devices",  "--recompute", "--search",
-                                              "--timeout"};  // nobody is late here
+    static const std::set<std::string> always{
+        "--cluster",   "--parallel", "--config",  check_of_ourselves, "--plan", "--devices",
+        "--recompute", "--search",   "--timeout", "--check-replicas"};  // nobody is late here
     static const std::set<std::string> choices{
         "--dataset-strategy",   "--comm-fusion",   "--mem-coeff",   "--costs",
         "--search-order",       "--fold-layers",   "--described",   "--fully-use-devices",
