@@ -92,28 +92,30 @@ JobFolder::JobFolder() {
 void JobFolder::start_sweeper() {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return;  // then the next launch does it
-  sweeper_ = fork();
-  if (sweeper_ == 0) {
-    setsid();  // nobody ends it together with this one
+  const pid_t between = fork();
+  if (between == 0) {
+    if (fork() != 0) _exit(0);  // so that it is nobody's child, whom somebody might wait for
+    setsid();                   // and nobody ends it together with this one
     dup2(ends[0], STDIN_FILENO);
     for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) dup2(open("/dev/null", O_WRONLY), stream);
-    execl("/bin/sh", "sh", "-c", "read -r end; for _ in 1 2 3; do sleep 2; rm -rf \"$1\" \"$2\"; done",
-          "sweep", path_.c_str(), shared_memory_.c_str(), nullptr);
+    execl("/bin/sh", "sh", "-c",
+          "read -r end && exit; for _ in 1 2 3; do sleep 2; rm -rf \"$1\" \"$2\"; done", "sweep",
+          path_.c_str(), shared_memory_.c_str(), nullptr);
     _exit(0);
   }
-  ::close(ends[0]);
+  listens_ = ends[0];
   alive_ = ends[1];
+  if (between > 0) waitpid(between, nullptr, 0);
 }
 
 JobFolder::~JobFolder() {
-  if (sweeper_ > 0) {
-    kill(sweeper_, SIGKILL);
-    waitpid(sweeper_, nullptr, 0);
-  }
-  if (alive_ >= 0) ::close(alive_);
   remove(shared_memory_);
   remove(path_);
   if (lock_ >= 0) ::close(lock_);
+  if (alive_ < 0) return;
+  [[maybe_unused]] const ssize_t may_fail = ::write(alive_, "done\n", 5);
+  ::close(alive_);
+  ::close(listens_);
 }
 
 std::string within_job(const std::string& command, const std::string& job_folder) {

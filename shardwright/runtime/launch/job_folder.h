@@ -24,8 +24,8 @@ class JobFolder {
 
   std::string path_, shared_memory_;
   int lock_ = -1;
-  int sweeper_ = -1;  // a process that removes both if this one is killed
-  int alive_ = -1;    // a pipe that it reads from: at its end this process is gone
+  // A pipe: at its end a process that reads from it removes both. Here it is open, too, lest a write finds no reader.
+  int alive_ = -1, listens_ = -1;
 };
 
 /// The folder of shared memory that goes with one of sessions.
