@@ -203,11 +203,7 @@ std::vector<Verb> launch() {
                   "for hosts to be there, and for signs of life, also of train's ranks (default: 60s)", ""},
                  {"--slurm", "", "print a batch script for Slurm that does this", ""},
                  {"--kubernetes", "", "print an MPIJob for Kubernetes that does this", ""}},
-       .example = "shardwright launch --devices 4 --log-dir logs -- train ffn --steps 100\n"
-                  "shardwright launch --hosts hosts --restarts 3 -- train ffn --save run --save-every 100\n"
-                  "shardwright launch --devices 8 --master-addr 10.0.0.1 --master-port 9000 --node-rank 0 "
-                  "--nodes 2 -- "
-                  "train ffn",
+       .example = "shardwright launch --hosts hosts --restarts 3 -- train ffn --save run --save-every 100",
        .run = run,
        .starts_apart = true}};
 }
