@@ -92,11 +92,16 @@ void run_mpi(int ranks, const BenchOptions& options) {
   unpin();
   std::vector<std::string> words = options.words;
   if (options.is_smoke) words.emplace_back("--smoke");
+  const auto print = [](std::optional<int> /*rank*/, std::string_view text) {
+    std::cout << text << std::flush;
+  };
+  const auto tell = [](std::optional<int> /*rank*/, std::string_view text) { std::cerr << text; };
   const int status = launch({.ranks = ranks,
-                             .words = words,
+                             .words = own_program(words),
                              .interrupts = [] { return 0; },
-                             .output = [](std::string_view text) { std::cout << text << std::flush; },
-                             .errors = [](std::string_view text) { std::cerr << text; }});
+                             .output = print,
+                             .errors = tell})
+                         .status;
   if (status != 0) throw error("mpirun with {} ranks ended with status {}", ranks, status);
 }
 

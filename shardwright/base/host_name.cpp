@@ -8,7 +8,7 @@ namespace shardwright {
 
 std::string host_name() {
   std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "host";
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
 }
 
 }  // namespace shardwright

@@ -13,6 +13,7 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/base/file.h"
+#include "shardwright/base/host_name.h"
 #include "shardwright/base/text.h"
 #include "shardwright/runtime/communicator/vigil.h"
 #include "shardwright/runtime/launch/agent.h"
@@ -51,7 +52,7 @@ void add_hosts(std::vector<std::string>& words, const LaunchHosts& hosts, const 
   std::map<std::string, std::string> names;
   for (const std::string& host : hosts.of_ranks) {
     const auto [name, is_new] = names.emplace(host, host);
-    if (is_new && is_here(host)) name->second = own_host_name();
+    if (is_new && is_here(host)) name->second = host_name();
     lines += name->second + "\n";
   }
   write_file(folder.path() + "/hosts", lines);

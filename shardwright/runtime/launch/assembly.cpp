@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "shardwright/base/error.h"
+#include "shardwright/base/host_name.h"
 #include "shardwright/base/text.h"
 #include "shardwright/runtime/launch/agent.h"
 #include "shardwright/runtime/launch/build.h"
@@ -262,7 +263,7 @@ std::vector<int> Assembly::there() {
 std::string Assembly::host_of(int node) {
   const std::lock_guard lock(mutex_);
   const auto it = nodes_.find(node);
-  return it == nodes_.end() || is_own(it->second.address) ? own_host_name() : it->second.address;
+  return it == nodes_.end() || is_own(it->second.address) ? host_name() : it->second.address;
 }
 
 void Assembly::serve(const std::string& job_folder) {

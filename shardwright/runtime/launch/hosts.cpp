@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "shardwright/base/file.h"
+#include "shardwright/base/host_name.h"
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
 
@@ -157,14 +158,8 @@ std::vector<std::string> read_rank_table(const std::string& path) {
   return parse_rank_table(read_text(path, most_settings_bytes), path);
 }
 
-std::string own_host_name() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "localhost";
-  return name.data();
-}
-
 bool is_here(const std::string& host) {
-  if (host == "localhost" || host == own_host_name()) return true;
+  if (host == "localhost" || host == host_name()) return true;
   const std::vector<Interface> own = interfaces(true);
   for (const std::string& address : addresses_of(host))
     if (address.starts_with("127.") || std::ranges::find(own, address, &Interface::address) != own.end())

@@ -33,7 +33,6 @@ std::vector<std::string> read_rank_table(const std::string& path);
 
 /// Of this machine: its own name, or an address of it.
 bool is_here(const std::string& host);
-std::string own_host_name();
 
 /// Names of its network interfaces that are up, and their addresses (IPv4).
 struct Interface {
