@@ -28,7 +28,7 @@ py::dict dict_of(const TrainingEvent& event) {
            },
            [](const LossNotFinite& e) {
              return py::dict("kind"_a = "not_finite", "step"_a = e.step, "loss"_a = e.loss,
-                             "infinity"_a = e.infinity);
+                             "infinity"_a = e.infinity, "made_by"_a = e.made ? e.made->text : "");
            },
            [](const LossSpiked& e) {
              return py::dict("kind"_a = "spiked", "step"_a = e.step, "loss"_a = e.loss, "median"_a = e.usual);

@@ -23,12 +23,22 @@ constexpr int internal_fault_status = 70;
 
 /// Says why this rank failed and ends the run, unless the rank that failed first is about to do so.
 [[noreturn]] void end_all(MpiProcess& process, const std::string& why, bool is_first, int status) {
-  // What all ranks find at once, the lowest says: its end ends the others. Where one is lost, the others write what they
-  // did before.
-  const int pause = status == lost_rank_status ? 500 : process.rank() > 0 ? 200 : 0;
-  std::this_thread::sleep_for(std::chrono::milliseconds(is_first ? pause : 10000));
   const std::string prefix = why.starts_with("rank ") ? "" : fmt::format("rank {}: ", process.rank());
-  fmt::print(stderr, "shardwright: {}{}\n", prefix, why);
+  const auto say = [&] {
+    fmt::print(stderr, "shardwright: {}{}\n", prefix, why);
+    std::fflush(stderr);
+  };
+  const auto wait = [](int milliseconds) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+  };
+  if (is_first && status == lost_rank_status) {
+    say();
+    wait(500);  // in which the others write what they did before
+    process.end_all(status);
+  }
+  // What all ranks find at once, the lowest says: its end ends the others.
+  wait(!is_first ? 10000 : process.rank() > 0 ? 200 : 0);
+  say();
   process.end_all(status);
 }
 

@@ -58,7 +58,17 @@ void Reporter::not_finite(const LossNotFinite& e) {
   if (!infinite_parameter_.empty()) cause = infinite_parameter_;
   if (!e.infinity.empty())
     cause = fmt::format("{}{}{} in this step", source_, source_.empty() ? "" : ": ", e.infinity);
-  terminal_.err << fmt::format("the loss of step {} is {} (null in JSON): {}\n", e.step, e.loss, cause);
+  const std::string made = e.made ? fmt::format("first made by {}; ", e.made->text) : "";
+  terminal_.err << fmt::format("the loss of step {} is {} (null in JSON): {}{}\n", e.step, e.loss, made,
+                               cause);
+  if (!is_json_) return;
+  nlohmann::ordered_json line{{"step", e.step}};
+  if (e.made)
+    line.update({{"node", e.made->node},
+                 {"rank", e.made->rank},
+                 {"micro_batch", e.made->micro_batch},
+                 {"made_by", e.made->text}});
+  terminal_.out << nlohmann::ordered_json{{"not_finite", line}}.dump() << "\n";
 }
 
 void Reporter::spiked(const LossSpiked& e) {

@@ -74,6 +74,7 @@ void Rank::prepare() {
             .hand_out =
                 [this](int stage, Phase phase, int micro_batch) {
                   ports_.hand_out(*backend_, *executor_, stage, phase, micro_batch);
+                  if (!odd_) look_for_odd_values(stage, phase, micro_batch);
                 }},
       options_.memory);
   executor_->stop_when(options_.stop);
@@ -102,6 +103,17 @@ void Rank::initialize(int stage) {
                      way.take(*backend_, view, values.bytes().data(), block);
                    });
   }
+}
+
+/// Of a step that trains, behind a forward whose loss is handed out. A device is waited for where that is done anyway.
+void Rank::look_for_odd_values(int stage, Phase phase, int micro_batch) {
+  if (pipeline_.outputs.empty() || pipeline_.outputs.front().stage != stage) return;
+  const Graph& graph = pipeline_.stage(stage).graph;
+  const ValueId loss = graph.outputs[static_cast<std::size_t>(pipeline_.outputs.front().index)];
+  if (graph.updates.empty() || phase != handed_out_in(graph, loss)) return;
+  if (!backend_->is_host() && !options_.keeps_outputs && !way(stage, loss).owns()) return;
+  if (!is_odd_scalar(executor_->view(stage, loss, micro_batch), *backend_)) return;
+  odd_ = first_odd_value(*executor_, *backend_, pipeline_, stage, micro_batch);
 }
 
 void Rank::run(const std::function<void()>& behind) {

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "shardwright/runtime/executor.h"
+#include "shardwright/runtime/odd_values.h"
 #include "shardwright/runtime/ports.h"
 #include "shardwright/runtime/trace.h"
 
@@ -54,11 +56,14 @@ class Rank {
   const Executor& executor() const { return *executor_; }
   RankPorts& ports() { return ports_; }
   const Recorder& recorder() const { return recorder_; }
+  /// Where its first loss that is none came from, as far as this rank can see.
+  const std::optional<OddValue>& odd_value() const { return odd_; }
   /// When all ranks were about to begin the first recorded step.
   std::int64_t first_recorded() const { return first_recorded_; }
 
  private:
   void initialize(int stage);
+  void look_for_odd_values(int stage, Phase phase, int micro_batch);
 
   const Pipeline& pipeline_;
   RankOptions options_;
@@ -68,6 +73,7 @@ class Rank {
   std::unique_ptr<Executor> executor_;
   Recorder recorder_;
   std::int64_t first_recorded_ = 0;
+  std::optional<OddValue> odd_;
 };
 
 }  // namespace shardwright

@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -121,6 +122,16 @@ class Session {
     std::string difference = {};
   };
   Replicas compare_replicas() const;
+
+  /// Of the first step whose loss was NaN or infinite, which rank made the first such number, and where: by what was still
+  /// in memory when the loss was handed out. Nothing if none is found. All processes ask at the same time.
+  struct Odd {
+    int rank = 0;
+    int micro_batch = 0;
+    std::string text = {};  // `%y = exp on rank 2, micro-batch 1`
+    std::string node = {};  // `%y`
+  };
+  std::optional<Odd> odd_value() const;
 
   /// Runs one step on `batch`: a whole tensor per input, by name. Returns the whole outputs, in the order of
   /// the graph's outputs. With several micro-batches an input is the whole batch, or, if it has the size of one,

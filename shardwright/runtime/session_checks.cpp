@@ -2,7 +2,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
+#include <tuple>
 
 #include "shardwright/base/checksum.h"
 #include "shardwright/base/index.h"
@@ -35,6 +37,42 @@ std::string odd_ones(const std::map<std::uint64_t, std::vector<int>>& by_sum) {
   std::ranges::sort(others);
   return fmt::format("rank{} {} from rank{} {}", others.size() == 1 ? "" : "s", fmt::join(others, ", "),
                      most->second.size() == 1 ? "" : "s", fmt::join(most->second, ", "));
+}
+
+/// As numbers, for other processes; texts that are longer are cut.
+constexpr std::size_t numbers_of_odd = 64, numbers_before_text = 5;
+
+std::vector<std::uint64_t> packed(const std::optional<OddValue>& odd) {
+  std::vector<std::uint64_t> out(numbers_of_odd);
+  if (!odd) return out;
+  out[0] = 1 + static_cast<std::uint64_t>(odd->from);
+  out[1] = static_cast<std::uint64_t>(odd->stage);
+  out[2] = static_cast<std::uint64_t>(odd->node);
+  out[3] = static_cast<std::uint64_t>(odd->micro_batch);
+  out[4] = std::min(odd->what.size(), (numbers_of_odd - numbers_before_text) * 8);
+  std::memcpy(&out[numbers_before_text], odd->what.data(), out[4]);
+  return out;
+}
+
+std::optional<OddValue> unpacked_odd(const std::vector<std::uint64_t>& numbers) {
+  if (numbers[0] == 0) return std::nullopt;
+  OddValue out{.from = static_cast<OddValue::From>(numbers[0] - 1),
+               .stage = static_cast<int>(numbers[1]),
+               .node = static_cast<int>(numbers[2]),
+               .micro_batch = static_cast<int>(numbers[3])};
+  out.what.resize(numbers[4]);
+  std::memcpy(out.what.data(), &numbers[numbers_before_text], numbers[4]);
+  return out;
+}
+
+std::string text_of(const OddValue& odd, int rank, const Pipeline& pipeline) {
+  using From = OddValue::From;
+  std::string out = odd.what;
+  if (odd.from == From::transfer) out += ", which brought it from another rank or stage,";
+  out += fmt::format(" on rank {}", rank);
+  if (pipeline.stage_count() > 1) out += fmt::format(" of stage {}", odd.stage);
+  if (pipeline.micro_batches() > 1) out += fmt::format(", micro-batch {}", odd.micro_batch);
+  return out;
 }
 
 }  // namespace
@@ -121,6 +159,32 @@ Session::Replicas Session::compare_replicas() const {
     out.difference +=
         fmt::format(", and so do copies of {} more value{}", differing - 1, differing == 2 ? "" : "s");
   return out;
+}
+
+std::optional<Session::Odd> Session::odd_value() const {
+  State& s = *state_;
+  s.driver.check_usable();
+  std::vector<std::vector<std::uint64_t>> all;
+  for (const Rank& rank : s.ranks) all.push_back(packed(rank.odd_value()));
+  if (s.has_others())
+    all = s.together("looking for what made the loss", [&] { return s.gather->of_all(all.front()); });
+  // Where all ranks do the same, the first of the list came first; what a transfer brought another rank has made.
+  const auto order = [](const OddValue& o) {
+    return std::tuple(o.from == OddValue::From::transfer, o.micro_batch, o.stage, o.node);
+  };
+  std::optional<OddValue> first;
+  int rank = 0;
+  for (std::size_t r = 0; r < all.size(); ++r)
+    if (auto odd = unpacked_odd(all[r]); odd && (!first || order(*odd) < order(*first))) {
+      first = std::move(odd);
+      rank = static_cast<int>(r);
+    }
+  if (!first) return std::nullopt;
+  const bool is_node = first->what.starts_with('%');
+  return Odd{.rank = rank,
+             .micro_batch = first->micro_batch,
+             .text = text_of(*first, rank, s.pipeline),
+             .node = is_node ? first->what.substr(0, first->what.find(' ')) : first->what};
 }
 
 }  // namespace shardwright

@@ -41,7 +41,8 @@ struct StepDone {
 struct LossNotFinite {
   std::int64_t step = 0;
   double loss = 0;
-  std::string infinity;  // where the step's batch holds one: `'input' holds inf at [0, 3]`
+  std::string infinity;                   // where the step's batch holds one: `'input' holds inf at [0, 3]`
+  std::optional<Session::Odd> made = {};  // by what, as far as that is known
 };
 
 /// A loss that is many times what losses were; told where such begin.

@@ -101,7 +101,8 @@ class Loop {
             told_by(session_, is_checked && options_.deterministic_check ? checks_->twice(step, run) : run()),
         .tokens = options_.tokens};
     if (!std::isfinite(done.told.loss) && !std::exchange(has_warned_, true))
-      tell(LossNotFinite{step, done.told.loss, infinity_in(batch)});
+      tell(LossNotFinite{step, done.told.loss, infinity_in(batch),
+                         options_.step ? std::nullopt : session_.odd_value()});
     if (const auto usual = spikes_.look(done.told.loss)) tell(LossSpiked{step, done.told.loss, *usual});
     done.seconds = seconds_since(start);
     done.scale = scale_.look(session_);

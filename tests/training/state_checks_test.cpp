@@ -10,6 +10,7 @@
 #include "shardwright/passes/compile.h"
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/training/spikes.h"
+#include "tests/support/command_outcome.h"
 #include "tests/support/message_of.h"
 
 namespace shardwright {
@@ -109,6 +110,49 @@ TEST(StateChecks, a_snapshot_brings_back_what_was) {
   EXPECT_NE(run.session->checksums(), sums);
   run.session->restore(before);
   EXPECT_EQ(run.session->checksums(), sums);
+}
+
+/// Of `words` of train, on a batch that has `odd` in it or learns so fast that nothing stays finite.
+std::string told_of(std::vector<std::string> words) {
+  words.insert(words.begin(), "train");
+  words.insert(words.end(), {"--lr", "1e18", "--steps", "4", "--optimizer", "sgd", "--json"});
+  const auto told = testing::outcome_of(words);
+  const std::size_t at = told.err.find("the loss of step");
+  const std::string line = at == told.err.npos ? told.err : told.err.substr(at, told.err.find('\n', at) - at);
+  EXPECT_NE(told.out.find("{\"not_finite\":{\"step\":1,\"node\":\"%"), told.out.npos) << told.out;
+  return line;
+}
+
+TEST(OddValues, the_node_that_made_the_first_is_named) {
+  const std::string net = "ffn:batch=8,widths=64-64-64-10";
+  const std::string one = told_of({net});
+  EXPECT_TRUE(one.starts_with("the loss of step 1 is nan (null in JSON): first made by %")) << one;
+  EXPECT_NE(one.find(" on rank 0; try a lower --lr"), one.npos) << one;
+  // However it is split, it is the same node.
+  const auto made_by = [](const std::string& line) {
+    const std::size_t begin = line.find("made by ") + 8;
+    return line.substr(begin, line.find(' ', begin) - begin);
+  };
+  EXPECT_EQ(made_by(told_of({net, "--devices", "4", "--parallel", "data_parallel"})), made_by(one));
+  const std::string staged = told_of({net, "--devices", "2", "--stages", "2", "--micro-batches", "2"});
+  EXPECT_NE(staged.find(", micro-batch 0;"), staged.npos) << staged;
+}
+
+TEST(OddValues, a_parameter_that_is_none_is_named) {
+  Replicated run;
+  std::vector<double> values(30, 0.5);
+  values[7] = std::nan("");
+  run.session->set("dense1.weight", make_tensor({DType::f32, {6, 5}}, values));
+  run.step();
+  const auto odd = run.session->odd_value();
+  ASSERT_TRUE(odd);
+  EXPECT_EQ(odd->text, "parameter 'dense1.weight' on rank 0");
+}
+
+TEST(OddValues, there_is_none_in_a_step_that_is_well) {
+  Replicated run;
+  run.step();
+  EXPECT_FALSE(run.session->odd_value());
 }
 
 TEST(Spikes, are_told_where_they_begin) {

@@ -45,10 +45,10 @@ void end_launcher_late() {
   ::setsid();
   ::dup2(descriptor, 0);
   syscall(SYS_close_range, 1, ~0U, 0);  // who reads what ranks print waits for the last of them
-  if (ends_within(0, 2500)) ::_exit(0);
-  // Asked to end while it ends it would fall over itself.
-  syscall(SYS_pidfd_send_signal, 0, SIGKILL, nullptr, 0);
-  ends_within(0, 1000);
+  if (!ends_within(0, 2500)) {          // asked to end while it ends it would fall over itself
+    syscall(SYS_pidfd_send_signal, 0, SIGKILL, nullptr, 0);
+    ends_within(0, 1000);
+  }
   // What its ranks have left in shared memory goes, too.
   if (session && *session == '/')
     ::execl("/bin/sh", "sh", "-c", "rm -rf \"$1\" \"$2\"*", "sh", session, segments.c_str(), nullptr);
