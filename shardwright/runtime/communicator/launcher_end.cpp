@@ -38,8 +38,8 @@ void end_launcher_late() {
   if (parent < 0) return;
   const auto descriptor = static_cast<int>(syscall(SYS_pidfd_open, parent, 0));
   const char* const job = std::getenv("OMPI_MCA_ess_base_jobid");
-  const std::string segments =
-      fmt::format("/dev/shm/vader_segment.{}.{:x}.", host_name(), job ? std::strtoul(job, nullptr, 10) : 0);
+  const std::string segments = fmt::format("/dev/shm/vader_segment.{}.{}.{:x}.", host_name(), ::geteuid(),
+                                           job ? std::strtoul(job, nullptr, 10) : 0);
   const char* const session = std::getenv("OMPI_MCA_orte_jobfam_session_dir");
   if (descriptor < 0 || ::fork() != 0) return;
   ::setsid();

@@ -11,10 +11,10 @@ namespace shardwright {
 
 /// Begins each rank's share of the control window. Behind it lie the groups that the rank has made, and from
 /// the end downwards the meetings.
-struct alignas(64) Control {
+struct Control {
   explicit Control(std::size_t b) : bytes(b) {}
 
-  std::size_t bytes;                       // of the share
+  alignas(64) std::size_t bytes;           // of the share
   std::atomic<std::uint64_t> barriers{0};  // to which the rank has come
   std::atomic<int> failure{0};             // of the host's first rank: 1 while the message is written, then 2
   char message[1000] = {};
