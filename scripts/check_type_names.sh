@@ -22,6 +22,7 @@ find "${folders[@]}" -type f \( -name '*.h' -o -name '*.cpp' \) | sort | xargs -
     }
     name = $0
     sub(/^(struct|class|enum class|enum|union) /, "", name)
+    sub(/^alignas\([^)]*\) /, "", name)
     if (!match(name, /^[A-Za-z_0-9]+/)) next
     rest = substr(name, RLENGTH + 1)
     name = path substr(name, 1, RLENGTH)

@@ -109,9 +109,18 @@ TEST_P(WhatLost, takes_what_its_flag_says) {
     ASSERT_EQ(o.status, 0) << o.err;
     const Json again = o.document();
     const double seconds = other.at("step_seconds"), bytes = other.at("memory_bytes");
-    const double tolerance = is_program ? 1e-9 : 0.3;  // of small networks forecasts err most
+    // Of small networks forecasts err most; and who asks for one structure gets programs of more cuts of it.
+    const bool is_cut = is_program && other.at("flag") == "--fix";
+    const double tolerance = is_cut ? 0.02 : is_program ? 1e-9 : 0.3;
     EXPECT_NEAR(again.at("step_seconds"), seconds, tolerance * seconds);
-    EXPECT_NEAR(again.at("memory_bytes").at("arena"), bytes, (is_program ? 1e-9 : 0.4) * bytes);
+    if (is_program) {
+      EXPECT_LE(again.at("step_seconds").get<double>(), seconds * (1 + 1e-9));
+    }
+    EXPECT_NEAR(again.at("memory_bytes").at("arena"), bytes,
+                (is_cut       ? 0.1
+                 : is_program ? 1e-9
+                              : 0.4) *
+                    bytes);
   }
 }
 
@@ -184,7 +193,7 @@ TEST(Binding, is_what_was_fixed_where_nothing_else_is_known) {
                 .at("binding_by")
                 .at("fixed"),
             "--parallel data_parallel");
-  const Json stages = testing::outcome_of(with(words, {"--stages", "4", "--auto-pipeline", "0"})).document();
+  const Json stages = testing::outcome_of(with(words, {"--stages", "2", "--auto-pipeline", "0"})).document();
   EXPECT_EQ(stages.at("binding_by").at("known"), stages.at("suggestion"));
 }
 

@@ -118,7 +118,7 @@ restarts() {
   kill -9 "$(pgrep -P "$mpirun" | tail -n 1)"
   wait "$run" || rc=$?
   [[ $rc == 0 ]] || fail "exit status $rc: $(cat "$scratch/err")"
-  grep -Eq "^shardwright: restart 1 of 1: rank 1 on .* was ended by signal 9 .*; goes on from $scratch/run/step-0000" \
+  grep -Eq "^shardwright: restart 1 of 1: rank 1 on .* (has died|was ended by signal 9).*; goes on from $scratch/run/step-0000" \
     "$scratch/err" || fail "$(cat "$scratch/err")"
   grep -q '^{"restart":{"number":1,"of":1,"why":"rank 1 on .*,"devices":2}}$' "$scratch/out" || fail "no line of JSON"
   same_losses "$scratch/out" "${words[@]}"

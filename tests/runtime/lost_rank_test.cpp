@@ -160,8 +160,9 @@ TEST(LostRank, who_works_long_is_waited_for) {
   constexpr auto timeout = 500ms;
   on_each_rank(4, timeout, [timeout](Communicator& self) {
     Waiting both(self, "send"), all(self, "barrier");
-    if (self.rank() == 0)  // 2 waits for it, and 1 and 3 for 2
-      std::this_thread::sleep_for(2 * timeout);
+    const auto end = std::chrono::steady_clock::now() + 2 * timeout;
+    while (self.rank() == 0 && std::chrono::steady_clock::now() < end)  // 2 waits for it, and 1 and 3 for 2
+      ;
     both.run();
     all.run();
   });

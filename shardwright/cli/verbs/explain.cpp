@@ -176,8 +176,7 @@ std::vector<Verb> explain() {
                "whom when a run failed",
            .positionals = {"PLAN|record", "[OP|WORD|DIR]"},
            .flags = flags,
-           .example = "shardwright explain plan.json dense1.matmul\n"
-                      "  shardwright explain record run1/flight-record",
+           .example = "shardwright explain plan.json dense1.matmul",
            .run = run}};
 }
 
