@@ -111,7 +111,7 @@ TEST_P(WhatLost, takes_what_its_flag_says) {
     const double seconds = other.at("step_seconds"), bytes = other.at("memory_bytes");
     // Of small networks forecasts err most; and who asks for one structure gets programs of more cuts of it.
     const bool is_cut = is_program && other.at("flag") == "--fix";
-    const double tolerance = is_cut ? 0.02 : is_program ? 1e-9 : 0.3;
+    const double tolerance = is_cut ? 0.03 : is_program ? 1e-9 : 0.3;
     EXPECT_NEAR(again.at("step_seconds"), seconds, tolerance * seconds);
     if (is_program) {
       EXPECT_LE(again.at("step_seconds").get<double>(), seconds * (1 + 1e-9));
@@ -229,7 +229,7 @@ TEST(WhatLost, of_other_searches_are_the_programs_that_they_made) {
 TEST(WhatLost, is_told_below_the_plan) {
   const std::string text = testing::outcome_of({"plan", gpt, "--cluster", "a100-80g:8"}).out;
   EXPECT_NE(text.find("\nbinding: time\n"), text.npos) << text;
-  EXPECT_NE(text.find("\nlost: --set dp="), text.npos) << text;
+  EXPECT_NE(text.find("\nlost: --fix dp="), text.npos) << text;
   const std::string fixed =
       testing::outcome_of({"plan", gpt, "--cluster", "a100-80g:8", "--fix", "tp=4"}).out;
   EXPECT_NE(fixed.find("\nbinding: fixed: tp=4; explain PLAN tp prices others\n"), fixed.npos) << fixed;

@@ -264,8 +264,9 @@ TEST_F(Numbers, what_a_type_cannot_hold_is_named_with_its_place) {
 }
 
 TEST_F(Numbers, a_loss_that_is_not_finite_is_laid_to_what_made_it_so) {
-  EXPECT_EQ(train(input(1, infinity), label()).err, "the loss of step 0 is nan (null in JSON): " + path_ +
-                                                        ": 'input' holds inf at [0, 1] in this step\n");
+  EXPECT_EQ(train(input(1, infinity), label()).err,
+            "the loss of step 0 is nan (null in JSON): first made by 'input' on rank 0; " + path_ +
+                ": 'input' holds inf at [0, 1] in this step\n");
   const Outcome steep = train(input(0, 1e38), label(), {"--lr", "1e38", "--steps", "9"});
   EXPECT_NE(steep.err.find("try a lower --lr"), std::string::npos) << steep.err << steep.out;
   const std::string init = scratch_folder() + "/init.safetensors";
@@ -281,7 +282,8 @@ TEST_F(Numbers, a_loss_that_is_not_finite_is_laid_to_what_made_it_so) {
                                ": 'dense1.weight' holds nan at [1, 1]; nothing can be learnt from that\n");
   EXPECT_EQ(with(nan).status, 2);
   EXPECT_EQ(with(infinity).err,
-            "the loss of step 0 is nan (null in JSON): " + init + ": 'dense1.weight' holds inf at [1, 1]\n");
+            "the loss of step 0 is nan (null in JSON): first made by parameter 'dense1.weight' on rank 0; " +
+                init + ": 'dense1.weight' holds inf at [1, 1]\n");
 }
 
 TEST_F(Numbers, an_infinite_number_that_does_no_harm_trains) {

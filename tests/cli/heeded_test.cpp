@@ -235,8 +235,9 @@ class Heeded : public testing::Test {
     if (has(words, "split.graph")) return flag.name != "--precision";
     const bool is_alone = !has(words, "--devices") || has(words, "--stages");
     if (has(words, "--summary") && flag.name == "--loss") return true;  // as many operators
-    // The search may choose one micro-batch, of which there is no order; that stages stay is said already.
-    static const std::set<std::string> of_stages{"--schedule", "--fix", "--auto-pipeline"};
+    // The search may choose one micro-batch, of which there is no order, and may try the best first; that stages stay is said
+    // already.
+    static const std::set<std::string> of_stages{"--schedule", "--fix", "--auto-pipeline", "--search-time"};
     if (has(words, "--stages") && of_stages.contains(flag.name)) return true;
     // The largest score may be the same in other types.
     if (words[0] == "infer" && flag.name == "--global-batch") return true;  // what a pass takes at once

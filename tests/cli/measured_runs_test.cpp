@@ -77,8 +77,8 @@ TEST(MeasuredRuns, become_a_cluster) {
   EXPECT_EQ(parse_cluster(document.at("cluster"), out), found);
   EXPECT_EQ(found.devices(), 16);
   const auto products = [](const Cluster& c) { return c.efficiency_of(WorkKind::contraction).best; };
-  EXPECT_NEAR(products(found) / products(said), 0.75, 0.03);
-  EXPECT_NEAR(found.links.back().bytes_per_second / said.links.back().bytes_per_second, 0.6, 0.06);
+  EXPECT_NEAR(products(found) / products(said), 0.75, 0.05);
+  EXPECT_NEAR(found.links.back().bytes_per_second / said.links.back().bytes_per_second, 0.6, 0.1);
   EXPECT_GT(document.at("mean_error_before"), 0.1);
   EXPECT_LT(document.at("mean_error"), 0.01);
   for (const json& r : document.at("runs")) EXPECT_TRUE(r.at("is_explained")) << r;
