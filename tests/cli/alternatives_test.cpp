@@ -117,7 +117,7 @@ TEST_P(WhatLost, takes_what_its_flag_says) {
       EXPECT_LE(again.at("step_seconds").get<double>(), seconds * (1 + 1e-9));
     }
     EXPECT_NEAR(again.at("memory_bytes").at("arena"), bytes,
-                (is_cut       ? 0.1
+                (is_cut       ? 0.5
                  : is_program ? 1e-9
                               : 0.4) *
                     bytes);
