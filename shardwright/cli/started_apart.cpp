@@ -14,8 +14,6 @@
 namespace shardwright {
 namespace {
 
-constexpr int most_ranks = 1 << 16;
-
 std::string value_of(const char* variable) {
   const char* value = std::getenv(variable);
   return value ? value : "";
@@ -37,7 +35,7 @@ StartedApart by_dynamic_networking(const std::string& role) {
   if (role != "MS_SCHED" && role != "MS_WORKER")
     throw error("MS_ROLE={}: should be MS_SCHED or MS_WORKER; there are no servers here", role);
   StartedApart out{.is_first = role == "MS_SCHED", .has_rank = role != "MS_SCHED", .called = "MS_SCHED_PORT"};
-  out.ranks = number("MS_WORKER_NUM", why, 1, most_ranks);
+  out.ranks = number("MS_WORKER_NUM", why, 1, most_launched_ranks);
   out.address = needed("MS_SCHED_HOST", why);
   out.port = number("MS_SCHED_PORT", why, 1024, 65535);
   if (!out.is_first) out.own = number("MS_NODE_ID", why, 0, out.ranks - 1);
@@ -63,7 +61,8 @@ std::optional<StartedApart> by_srun() {
   const char* count = value_of("SLURM_STEP_NUM_TASKS").empty() ? "SLURM_NTASKS" : "SLURM_STEP_NUM_TASKS";
   if (value_of("SLURM_PROCID").empty() || value_of("SLURM_STEP_ID").empty() || value_of(count).empty())
     return std::nullopt;
-  StartedApart out{.ranks = number(count, why, 1, most_ranks), .called = "SLURM_JOB_ID, which makes port"};
+  StartedApart out{.ranks = number(count, why, 1, most_launched_ranks),
+                   .called = "SLURM_JOB_ID, which makes port"};
   if (out.ranks == 1) return std::nullopt;
   out.own = number("SLURM_PROCID", why, 0, out.ranks - 1);
   out.is_first = out.own == 0;

@@ -3,10 +3,10 @@
 //
 // Values that share memory form a buffer: a reshape and its operand; a point-wise result and an operand that dies
 // there; the new value of an update and its leaf, when nobody reads the old one later (nor, with micro-batches, the new
-// one: autodiff/accumulate.cpp copies it then); the sum over devices of what micro-batches have added up. A buffer lives from its first definition to its last use, that of a
-// gather which runs ahead of its use from where it starts; leaves live for ever. Buffers are placed largest first at the
-// lowest offset that is free over their whole life (greedy by size; within a few per cent of optimal on such intervals:
-// Pisarchyk and Lee, 2020).
+// one: autodiff/accumulate.cpp copies it then); what micro-batches have added up and its sum over devices. A buffer lives
+// from its first definition to its last use, that of a gather which runs ahead of its use from where it starts; leaves
+// live for ever. Buffers are placed largest first at the lowest offset that is free over their whole life (greedy by size;
+// within a few per cent of optimal on such intervals: Pisarchyk and Lee, 2020).
 //
 // Micro-batches that are alive at the same time have a slot each, for the buffers that live from one of their tasks into
 // another (plan/lanes.h); all others serve every micro-batch in turn. What is sent stays until its receivers have it

@@ -43,9 +43,10 @@ std::vector<std::string> program_words(const Arguments& arguments) {
 /// Of the flag, the program's own words, or the slots that there are; `otherwise` 0: somebody has to say it.
 int devices_of(const Arguments& arguments, const LaunchedProgram& program, int otherwise,
                std::string_view from) {
-  const auto said = arguments.has("--devices")
-                        ? std::optional(static_cast<int>(arguments.integer("--devices", 1, 1, 1 << 16)))
-                        : std::nullopt;
+  const auto said =
+      arguments.has("--devices")
+          ? std::optional(static_cast<int>(arguments.integer("--devices", 1, 1, most_launched_ranks)))
+          : std::nullopt;
   if (said && program.devices && *said != *program.devices)
     throw error("--devices {} but {} is for {}", *said, program.words.front(), *program.devices);
   if (said) return *said;
@@ -68,7 +69,7 @@ void check_without(const Arguments& arguments, std::initializer_list<const char*
 BatchJob batch_job(const Arguments& arguments, const LaunchedProgram& program) {
   check_without(arguments, {"--node-rank", "--master-port"}, "--master-addr");
   BatchJob out{.devices = devices_of(arguments, program, 0, ""),
-               .hosts = count(arguments, "--nodes", 1, 1 << 16),
+               .hosts = count(arguments, "--nodes", 1, most_launched_ranks),
                .program_words = program.words};
   if (out.hosts > out.devices)
     throw error("--nodes {}: there are {} devices for them", out.hosts, out.devices);
@@ -128,7 +129,7 @@ int run_gathered(const Arguments& arguments, Job job, Terminal& terminal) {
           "--master-addr {}: {} is missing; each host is told --master-addr, --master-port, --nodes and its "
           "--node-rank",
           arguments.text("--master-addr"), flag);
-  const int nodes = count(arguments, "--nodes", 1, 1 << 16),
+  const int nodes = count(arguments, "--nodes", 1, most_launched_ranks),
             node = count(arguments, "--node-rank", 0, nodes - 1);
   const int port = count(arguments, "--master-port", 1024, 65535);
   job.devices = devices_of(arguments, job.program, 0, "");

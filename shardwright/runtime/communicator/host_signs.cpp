@@ -1,8 +1,6 @@
 #include "shardwright/runtime/communicator/host_signs.h"
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,10 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 
 #include "shardwright/base/host_name.h"
 #include "shardwright/base/index.h"
+#include "shardwright/base/network_interfaces.h"
 
 namespace shardwright {
 namespace {
@@ -29,30 +27,16 @@ struct Sign {
   std::array<char, 400> failure{};
 };
 
-struct Interface {
-  std::uint32_t address = 0, mask = 0;
-};
-
 /// Those of this host that lead to others.
-std::vector<Interface> interfaces() {
-  std::vector<Interface> out;
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return out;
-  for (const ifaddrs* i = list; i; i = i->ifa_next) {
-    if (!i->ifa_addr || !i->ifa_netmask || i->ifa_addr->sa_family != AF_INET) continue;
-    if ((i->ifa_flags & IFF_UP) == 0 || (i->ifa_flags & IFF_LOOPBACK) != 0) continue;
-    sockaddr_in address{}, mask{};
-    std::memcpy(&address, i->ifa_addr, sizeof address);
-    std::memcpy(&mask, i->ifa_netmask, sizeof mask);
-    out.push_back({address.sin_addr.s_addr, mask.sin_addr.s_addr});
-  }
-  freeifaddrs(list);
+std::vector<NetworkInterface> interfaces() {
+  std::vector<NetworkInterface> out = network_interfaces();
+  std::erase_if(out, [](const NetworkInterface& i) { return i.is_loopback; });
   return out;
 }
 
 /// The address that lies in a network of this host; else the first.
 std::uint32_t reachable(const SignAddress& there) {
-  for (const Interface& own : interfaces())
+  for (const NetworkInterface& own : interfaces())
     for (std::uint32_t address : there.addresses)
       if (address != 0 && ((address ^ own.address) & own.mask) == 0) return address;
   return there.addresses.front();
@@ -90,7 +74,7 @@ HostSigns::~HostSigns() {
 
 SignAddress HostSigns::own(int first) const {
   SignAddress out{.port = port_, .first = first};
-  const std::vector<Interface> all = interfaces();
+  const std::vector<NetworkInterface> all = interfaces();
   for (std::size_t i = 0; i < std::min(all.size(), out.addresses.size()); ++i)
     out.addresses[i] = all[i].address;
   out.run = static_cast<std::uint64_t>(machine_time()) ^ static_cast<std::uint64_t>(::getpid()) << 40;

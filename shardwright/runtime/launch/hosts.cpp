@@ -2,28 +2,22 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <climits>
 #include <memory>
 #include <optional>
 
 #include "shardwright/base/file.h"
 #include "shardwright/base/host_name.h"
 #include "shardwright/base/index.h"
+#include "shardwright/base/network_interfaces.h"
 #include "shardwright/base/text.h"
 
 namespace shardwright {
 namespace {
-
-/// More than any machine has: what is written is a mistake.
-constexpr int most_ranks = 1 << 16;
 
 std::optional<int> count_in(std::string_view text, int least, int most) {
   const auto number = to_integer(text);
@@ -60,26 +54,17 @@ Host host_of(const std::vector<std::string_view>& words, const std::string& plac
     // Open MPI knows it, too: as many as may be started there at all.
     if (equals == words[i].npos || (!is_slots && key != "max_slots" && key != "max-slots"))
       throw error("{}: '{}' is unknown behind a host; a line is NAME slots=N", place, words[i]);
-    const auto slots = count_in(words[i].substr(equals + 1), 1, most_ranks);
-    if (!slots) throw error("{}: '{}' should be a number from 1 to {}", place, words[i], most_ranks);
+    const auto slots = count_in(words[i].substr(equals + 1), 1, most_launched_ranks);
+    if (!slots) throw error("{}: '{}' should be a number from 1 to {}", place, words[i], most_launched_ranks);
     if (is_slots) out.slots = *slots;
   }
   return out;
 }
 
 std::vector<Interface> interfaces(bool has_loopback) {
-  ifaddrs* first = nullptr;
-  if (getifaddrs(&first) != 0) return {};
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> all(first, freeifaddrs);
   std::vector<Interface> out;
-  for (const ifaddrs* each = first; each; each = each->ifa_next) {
-    if (!each->ifa_addr || each->ifa_addr->sa_family != AF_INET || !(each->ifa_flags & IFF_UP)) continue;
-    if ((each->ifa_flags & IFF_LOOPBACK) && !has_loopback) continue;
-    std::array<char, INET_ADDRSTRLEN> text{};
-    const auto* address = reinterpret_cast<const sockaddr_in*>(each->ifa_addr);
-    if (inet_ntop(AF_INET, &address->sin_addr, text.data(), text.size()))
-      out.push_back({each->ifa_name, text.data()});
-  }
+  for (const NetworkInterface& each : network_interfaces())
+    if (has_loopback || !each.is_loopback) out.push_back({each.name, address_text(each.address)});
   return out;
 }
 
@@ -92,9 +77,8 @@ std::vector<std::string> addresses_of(const std::string& name) {
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> all(first, freeaddrinfo);
   std::vector<std::string> out;
   for (const addrinfo* each = first; each; each = each->ai_next) {
-    std::array<char, INET_ADDRSTRLEN> text{};
     const auto* address = reinterpret_cast<const sockaddr_in*>(each->ai_addr);
-    if (inet_ntop(AF_INET, &address->sin_addr, text.data(), text.size())) out.emplace_back(text.data());
+    out.push_back(address_text(address->sin_addr.s_addr));
   }
   return out;
 }
@@ -127,7 +111,8 @@ std::vector<Host> parse_hosts(std::string_view text, const std::string& path) {
       out.push_back(host);
     else
       same->slots += host.slots;
-    if (slots_of(out) > most_ranks) throw error("{}:{}: more than {} slots", path, number, most_ranks);
+    if (slots_of(out) > most_launched_ranks)
+      throw error("{}:{}: more than {} slots", path, number, most_launched_ranks);
   }
   if (out.empty()) throw error("{}: names no host; a line is NAME slots=N", path);
   return out;

@@ -7,6 +7,9 @@
 
 namespace shardwright {
 
+/// More than any job has: what is written is a mistake.
+constexpr int most_launched_ranks = 1 << 16;
+
 /// A machine, as others reach it, and how many ranks it takes.
 struct Host {
   std::string name;
