@@ -1,6 +1,7 @@
 // Documents in buckets of lengths: the losses of the same batches, all filled up to the longest, from one memory.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>

@@ -1,6 +1,7 @@
 // From measuring to planning with what was measured, and from a trace to a corrected cluster.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 

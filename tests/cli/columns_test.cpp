@@ -1,6 +1,7 @@
 // Recommenders trained on columns that people write: the losses of the same samples as tensors, wherever they lie.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 

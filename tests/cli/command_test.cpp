@@ -2,8 +2,10 @@
 #include "shardwright/cli/verb.h"
 
 #include <gtest/gtest.h>
+
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iostream>

@@ -1,6 +1,7 @@
 // Whatever the door, what is fixed of a plan arrives as the same constraints, with one text.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "shardwright/annotations/annotations.h"

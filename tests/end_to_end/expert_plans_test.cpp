@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "shardwright/search/automatic/structure.h"
 #include "tests/support/training_run.h"
 

@@ -1,6 +1,8 @@
 // Networks written in C++ for batches of several sizes: the losses of batches that are all filled up to the longest.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "shardwright/base/random.h"
 #include "shardwright/frontend/fit.h"
 #include "shardwright/frontend/label_weights.h"

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "shardwright/frontend/model.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/graph/verify.h"

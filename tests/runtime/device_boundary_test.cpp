@@ -2,8 +2,10 @@
 // others cannot read; here is that such a device bites, and that sessions run on the devices that they are told.
 
 #include <gtest/gtest.h>
+
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include "shardwright/autodiff/train_step.h"

@@ -2,8 +2,10 @@
 // thread stays away; a process is stopped.
 
 #include <gtest/gtest.h>
+
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <thread>

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/name_pattern.h"
 #include "shardwright/frontend/model.h"

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/passes/compile.h"

@@ -1,6 +1,8 @@
 // Columns that people write: what is read from them, and how what is wrong is told.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "shardwright/runtime/data/csv_records.h"
 #include "shardwright/runtime/data/written_columns.h"
 #include "tests/support/scratch.h"

@@ -1,6 +1,7 @@
 // Of talks the tokens are learnt that transformers marks (tests/reference/tokenizer/README.md).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
