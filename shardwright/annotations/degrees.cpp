@@ -1,8 +1,10 @@
 #include "shardwright/annotations/degrees.h"
 
 #include <algorithm>
+#include <set>
 #include <span>
 
+#include "shardwright/annotations/expert_axes.h"
 #include "shardwright/annotations/low_rank.h"
 #include "shardwright/annotations/operator_splits.h"
 #include "shardwright/annotations/sequence_dims.h"
@@ -21,25 +23,25 @@ bool has_loop(const RuleTensor& tensor, int loop) {
   });
 }
 
-/// One walk over the operators, on a mesh on which tp is one axis or several.
+/// How dp and tp become axes, outer ones first.
+struct Parts {
+  std::vector<int> data, tensor;
+};
+
+/// One walk over the operators, on a mesh on which dp and tp are one axis or several.
 class Splitter {
  public:
-  Splitter(const Graph& graph, const Calls& calls, const Constraints& asked, std::vector<int> parts_of_tensor)
+  Splitter(const Graph& graph, const Calls& calls, const Constraints& asked, const Parts& parts)
       : graph_(graph),
         calls_(calls),
         batch_(batch_dims(graph)),
         said_(graph, asked),
         low_rank_(low_rank_of(graph, calls)) {
     if (asked.sequence_parallel.value_or(false)) sequence_ = sequence_dims(graph, calls);
-    if (const int data = asked.degrees.sharing(Sharing::batch); data > 1) {
-      data_.push_back(0);
-      mesh_.axes.push_back({"dp", data});
-    }
-    const std::size_t parts = parts_of_tensor.size();
-    for (std::size_t i = 0; i < parts && asked.degrees.sharing(Sharing::work) > 1; ++i) {
-      tensor_.push_back(mesh_.axis_count());
-      mesh_.axes.push_back({parts == 1 ? "tp" : fmt::format("tp{}", i), parts_of_tensor[i]});
-    }
+    add_axes("dp", parts.data, data_);
+    add_axes("tp", parts.tensor, tensor_);
+    experts_ = expert_axes(mesh_, asked.degrees);
+    routing_ = routing_nodes(graph);
     split_.resize(graph.values.size());
     is_weight_.resize(graph.values.size());
     out_.meshes = {mesh_};
@@ -71,6 +73,14 @@ class Splitter {
   bool splits_tensor() const { return splits_tensor_; }
 
  private:
+  void add_axes(const char* degree, const std::vector<int>& parts, Axes& axes) {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (parts[i] == 1) continue;
+      axes.push_back(mesh_.axis_count());
+      mesh_.axes.push_back({parts.size() == 1 ? degree : fmt::format("{}{}", degree, i), parts[i]});
+    }
+  }
+
   /// Axes of tp behind each dim of a value, as it is after sums over tp.
   using Dims = std::vector<Axes>;
 
@@ -94,6 +104,8 @@ class Splitter {
       reason = std::move(said->reason);
       for (int axis : used_axes(s)) splits_tensor_ = splits_tensor_ || tensor_.contains(axis);
       by_sequence_ = sequence_loop(node, rule, s);
+    } else if (reads_data && node.op->routed) {
+      reason = split_experts(node, rule, s);
     } else if (reads_data) {
       split_batch(node, rule, s);
       reason = tensor_.empty() ? "dp: the batch is split" : split_tensor(id, node, rule, s);
@@ -140,6 +152,9 @@ class Splitter {
 
   /// Says why.
   std::string split_tensor(NodeId id, const Node& node, const Rule& rule, Strategy& s) {
+    if (routing_.contains(id))  // of a few numbers for each row
+      return split_sequence(node, rule, s) ? "tp: by the sequence"
+                                           : "repeated over tp: it says which experts";
     if (take_over(node, rule, s)) return "tp: as what it reads is split";
     if (split_table(node, rule, s)) return "tp: the rows of its table are split";
     const bool is_product = reads_weight(node) && work_kind(rule) != WorkKind::streaming;
@@ -149,6 +164,30 @@ class Splitter {
       return split_columns(node, rule, s) ? "tp: by columns" : "tp divides no dim of its weight";
     if (split_sequence(node, rule, s)) return "tp: by the sequence";
     return "repeated over tp";
+  }
+
+  /// Experts over ep, the features of each over etp; rows over what is left of dp, and of tp by the sequence.
+  std::string split_experts(const Node& node, const Rule& rule, Strategy& s) {
+    const RoutedFacet& routed = *node.op->routed;
+    const auto put_axes = [&](const std::string& name, const Axes& axes) {
+      Strategy tried = s;
+      tried.loops[at(rule.loop(name))] = axes;
+      if (axes.empty() || !is_legal(rule, tried)) return;
+      s = std::move(tried);
+      splits_tensor_ =
+          splits_tensor_ || std::ranges::any_of(axes, [&](int a) { return tensor_.contains(a); });
+    };
+    put_axes(routed.experts, experts_.experts);
+    put_axes(routed.inner, experts_.features);
+    const auto& rows = rule.operands[routed.rows].dims;
+    const auto& batch = batch_[at(node.operands[routed.rows].index)];
+    for (std::size_t d = 0; d + 1 < rows.size(); ++d) {
+      const bool is_sequence = !sequence_.empty() && sequence_[at(node.operands[routed.rows].index)][d];
+      const Axes& of = batch[d] ? data_ : is_sequence ? tensor_ : none_;
+      if (rows[d].size() == 1) put_axes(rule.loops[at(rows[d][0])].name, of.without(experts_.all()));
+    }
+    by_sequence_ = sequence_loop(node, rule, s);
+    return experts_.experts.empty() ? "tp: the features of each expert are split" : "ep: experts are split";
   }
 
   /// Of a pair beside a product: the first, and the second unless columns of what it is added to are split.
@@ -357,7 +396,9 @@ class Splitter {
   LowRank low_rank_;
   SequenceDims sequence_;  // empty: nothing is split by it
   Mesh mesh_;
-  Axes data_, tensor_;
+  Axes data_, tensor_, none_;
+  ExpertAxes experts_;
+  std::set<NodeId> routing_;
   std::vector<Dims> split_;      // per value
   std::vector<bool> is_weight_;  // per value: made of parameters and constants alone
   std::vector<std::vector<OperandOf>> readers_;
@@ -383,13 +424,15 @@ void check_batch(const Graph& graph, int data) {
 FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Constraints& constraints) {
   check_batch(graph, constraints.degrees.sharing(Sharing::batch));
   const int tensor = constraints.degrees.sharing(Sharing::work);
-  std::vector<int> parts{tensor};
+  const ExpertParts cuts = expert_parts(constraints.degrees);
+  Parts parts{cuts.data, cuts.tensor};
   for (;;) {
     Splitter splitter(graph, calls, constraints, parts);
     FixedChoices out = splitter.run();
     if (const auto [part, devices] = splitter.cut(); devices > 0) {
-      parts.insert(parts.begin() + static_cast<std::ptrdiff_t>(part) + 1, parts[part] / devices);
-      parts[part] = devices;
+      parts.tensor.insert(parts.tensor.begin() + static_cast<std::ptrdiff_t>(part) + 1,
+                          parts.tensor[part] / devices);
+      parts.tensor[part] = devices;
       continue;
     }
     out.repeats_tensor = tensor > 1 && !splitter.splits_tensor();

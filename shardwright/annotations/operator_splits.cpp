@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ranges>
 
+#include "shardwright/annotations/expert_axes.h"
 #include "shardwright/annotations/patterns.h"
 #include "shardwright/base/index.h"
 #include "shardwright/base/name_pattern.h"
@@ -70,6 +71,7 @@ std::vector<const Said*> said_of_nodes(const Graph& graph, const Constraints& co
 }  // namespace
 
 void check_operators(const Graph& graph, const Constraints& constraints) {
+  check_experts(graph, constraints);
   if (constraints.operators.empty()) return;
   const std::vector<const Said*> said = said_of_nodes(graph, constraints, true);
   for (NodeId id : graph.node_ids()) {

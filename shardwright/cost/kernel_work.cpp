@@ -3,9 +3,12 @@
 namespace shardwright {
 
 CallWork call_work(const OpDef& op, const Rule& rule) {
-  const WorkKind kind = op.optimizer ? WorkKind::update : op.reads_scores ? WorkKind::loss : work_kind(rule);
+  const WorkKind kind = op.optimizer      ? WorkKind::update
+                        : op.reads_scores ? WorkKind::loss
+                        : op.routed       ? WorkKind::contraction  // products, one after the other
+                                          : work_kind(rule);
   CallWork out{.flops = flops_of(op, rule), .kind = kind};
-  if (kind == WorkKind::contraction) out.rule = rule, out.is_batched = is_batched(rule);
+  if (kind == WorkKind::contraction && !op.routed) out.rule = rule, out.is_batched = is_batched(rule);
   return out;
 }
 

@@ -138,11 +138,11 @@ class DeepSpeedReader {
     if (context.value > 1) factors.push_back(context);
     data_ = data_degree(file_.devices, factors);
     check_there_is("cp", context);
-    check_there_is("ep", {"expert_parallel.autoep_size",
-                          is_on(experts, "enabled") ? count(experts, "autoep_size").value_or(2) : 1});
     set_.add("dp", data_);
     set_.add("tp", tensor_.value);
     set_.add("pp", stages.value);
+    const std::int64_t of_experts = is_on(experts, "enabled") ? count(experts, "autoep_size").value_or(2) : 1;
+    if (of_experts > 1) set_.add("ep", of_experts);
     if (tensor.contains("partition_config"))
       out_.not_heeded.push_back("tensor_parallel.partition_config: tp splits as Megatron does");
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
+#include <vector>
 
 #include "shardwright/base/given.h"
 
@@ -49,6 +51,68 @@ double share_dropped(const Given& given) {
   return rate;
 }
 
+std::string number_text(double number) { return fmt::format("{}", number); }
+std::string number_text(std::int64_t number) { return fmt::format("{}", number); }
+
+double factor_of(const Given& given) {
+  const double factor = given.number();
+  if (factor < 0) throw given.wrong("should be at least 0");
+  return factor;
+}
+
+/// Keys of networks whose layers have experts.
+template <auto part>
+DecoderForm expert_form(std::string key) {
+  return {std::move(key),
+          [](DecoderOptions& o, const Given& given) {
+            if constexpr (std::is_same_v<std::remove_cvref_t<decltype((*o.experts).*part)>, double>)
+              (*o.experts).*part = factor_of(given);
+            else
+              (*o.experts).*part = given.integer(1, 1 << 20);
+          },
+          [](const DecoderOptions& o) { return number_text((*o.experts).*part); }};
+}
+
+/// Keys of networks with latent attention.
+template <auto part>
+DecoderForm latent_form(std::string key) {
+  return {
+      std::move(key),
+      [](DecoderOptions& o, const Given& given) { (*o.heads_as.latent).*part = given.integer(0, 1 << 20); },
+      [](const DecoderOptions& o) { return number_text((*o.heads_as.latent).*part); }};
+}
+
+constexpr FormWords<bool, 2> routing_words{{"softmax", "sigmoid"}, {false, true}};
+
+using Mixture = MixtureOfExperts::Options;
+const std::array<DecoderForm, 12> expert_forms{
+    {expert_form<&Mixture::experts>("experts"),
+     expert_form<&Mixture::chosen>("top_k"),
+     {"shared", [](DecoderOptions& o, const Given& given) { o.shared_experts = given.integer(0, 1 << 10); },
+      [](const DecoderOptions& o) { return number_text(o.shared_experts); }},
+     {"dense_layers",
+      [](DecoderOptions& o, const Given& given) { o.first_expert_layer = given.integer(0, 1 << 20); },
+      [](const DecoderOptions& o) { return number_text(o.first_expert_layer); }},
+     {"routing",
+      [](DecoderOptions& o, const Given& given) { o.experts->by_sigmoid = routing_words.of(given); },
+      [](const DecoderOptions& o) { return routing_words.text(o.experts->by_sigmoid); }},
+     {"scaled", [](DecoderOptions& o, const Given& given) { o.experts->scaled = on_words.of(given); },
+      [](const DecoderOptions& o) { return on_words.text(o.experts->scaled); }},
+     expert_form<&Mixture::groups>("groups"),
+     expert_form<&Mixture::chosen_groups>("top_groups"),
+     expert_form<&Mixture::factor>("routing_factor"),
+     {"capacity", [](DecoderOptions& o, const Given& given) { o.experts->capacity = factor_of(given); },
+      [](const DecoderOptions& o) {
+        return o.experts->capacity > 0 ? number_text(o.experts->capacity) : "dropless";
+      }},
+     expert_form<&Mixture::balance_loss>("balance_loss"),
+     expert_form<&Mixture::z_loss>("z_loss")}};
+
+const std::array<DecoderForm, 5> latent_forms{
+    {latent_form<&LatentOptions::query_rank>("q_rank"), latent_form<&LatentOptions::rank>("kv_rank"),
+     latent_form<&LatentOptions::plain>("plain_dim"), latent_form<&LatentOptions::turned>("rope_dim"),
+     latent_form<&LatentOptions::values>("v_dim")}};
+
 const std::array<DecoderForm, 12> decoder_forms{
     {{"activation", [](DecoderOptions& o, const Given& given) { o.activation = activation_words.of(given); },
       [](const DecoderOptions& o) { return activation_words.text(o.activation); }},
@@ -91,25 +155,38 @@ const std::array<DecoderForm, 12> decoder_forms{
      {"tied", [](DecoderOptions& o, const Given& given) { o.tied_head = on_words.of(given); },
       [](const DecoderOptions& o) { return on_words.text(o.tied_head); }}}};
 
-/// A layer that asks with learned queries is of what predicts the next token, in places that are learned, too.
+/// A layer that asks with learned queries is of what predicts the next token, in places that are learned, too;
+/// latent attention has its own features and norms, its positions by rotary ones.
 bool is_form_of(const DecoderForm& form, const DecoderOptions& options) {
-  return (form.key != "positions" && form.key != "causal") || !options.query_layer;
+  if (options.query_layer && (form.key == "positions" || form.key == "causal")) return false;
+  return !options.heads_as.latent || (form.key != "head_dim" && form.key != "kv_heads" &&
+                                      form.key != "qk_norm" && form.key != "positions");
+}
+
+/// All that `options` have a key for.
+std::vector<const DecoderForm*> forms_of(const DecoderOptions& options) {
+  std::vector<const DecoderForm*> out;
+  for (const DecoderForm& form : decoder_forms)
+    if (is_form_of(form, options)) out.push_back(&form);
+  if (options.experts)
+    for (const DecoderForm& form : expert_forms) out.push_back(&form);
+  if (options.heads_as.latent)
+    for (const DecoderForm& form : latent_forms) out.push_back(&form);
+  return out;
 }
 
 }  // namespace
 
 std::map<std::string, std::string> keys_of_forms(const DecoderOptions& options) {
   std::map<std::string, std::string> out;
-  for (const DecoderForm& form : decoder_forms)
-    if (is_form_of(form, options)) out[form.key] = form.print(options);
+  for (const DecoderForm* form : forms_of(options)) out[form->key] = form->print(options);
   return out;
 }
 
 DecoderOptions with_forms(const ModelArguments& arguments, DecoderOptions options) {
-  for (const DecoderForm& form : decoder_forms)
-    if (const auto said = arguments.keys.find(form.key);
-        said != arguments.keys.end() && is_form_of(form, options))
-      form.read(options, {form.key, said->second});
+  for (const DecoderForm* form : forms_of(options))
+    if (const auto said = arguments.keys.find(form->key); said != arguments.keys.end())
+      form->read(options, {form->key, said->second});
   return options;
 }
 

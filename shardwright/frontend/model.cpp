@@ -178,6 +178,8 @@ Model build_model(const std::string& spec, const ModelOptions& options, std::str
 }
 
 Model finish_model(Trace& trace, Traced loss, Traced prediction) {
+  if (const auto& beside = trace.losses_beside())
+    loss = trace.call("add", {loss, *beside}, {}, "loss.with_beside");
   std::vector<Traced> outputs{loss};
   if (prediction.id != loss.id) outputs.push_back(prediction);
   Model model = finish_model(trace, outputs);

@@ -58,6 +58,10 @@ Traced Trace::call(std::string_view op, const std::vector<Traced>& operands, Att
   return call_all(op, operands, std::move(attributes), name).front();
 }
 
+void Trace::add_loss(Traced loss, std::string_view sum) {
+  losses_beside_ = losses_beside_ ? call("add", {*losses_beside_, loss}, {}, sum) : loss;
+}
+
 std::vector<Traced> Trace::call_all(std::string_view op, const std::vector<Traced>& operands,
                                     Attributes attributes, std::string_view name) {
   std::vector<ValueId> ids;

@@ -86,6 +86,9 @@ class Trace {
   /// The same for operators of several results.
   std::vector<Traced> call_all(std::string_view op, const std::vector<Traced>& operands,
                                Attributes attributes = {}, std::string_view name = "");
+  /// Something to be minimised beside the network's loss, which it is added to in the end; the sum so far is called `sum`.
+  void add_loss(Traced loss, std::string_view sum);
+  const std::optional<Traced>& losses_beside() const { return losses_beside_; }
   /// After the step, `state` holds `value`.
   void update(Traced state, Traced value) { graph_.updates.push_back({state.id, value.id}); }
 
@@ -96,6 +99,7 @@ class Trace {
   Graph graph_;
   Builder builder_;
   Constraints constraints_;
+  std::optional<Traced> losses_beside_;
 
   struct Used {
     const void* object;  // the same object is the same parameter

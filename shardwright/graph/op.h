@@ -128,6 +128,13 @@ struct JaxFacet {
   std::string functions = {};
 };
 
+/// Of an operator whose rows each go through few of many experts, which lie side by side: its loop dims.
+struct RoutedFacet {
+  std::string experts;            // each row's few are named by operand `ids`
+  std::string inner;              // features between the products of an expert
+  std::size_t rows = 0, ids = 1;  // operands
+};
+
 struct OpDef {
   std::string name;
   std::string doc;                                      // one line: formula and meaning
@@ -161,6 +168,7 @@ struct OpDef {
   bool is_alias = false;                 // the result is operand 0's memory seen otherwise (reshape)
   bool reads_scores = false;             // of classes: a loss over them, which takes passes of its own
   bool is_made_by_rows = false;          // rows of the result can be computed on their own, in any number
+  std::optional<RoutedFacet> routed = {};
   std::vector<int> overwrites;  // per result the operand of equal type whose memory it may take; empty = none
   TorchFacet torch = {};
   JaxFacet jax = {};

@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "shardwright/ops/elementwise.h"
+#include "shardwright/ops/gelu.h"
 #include "shardwright/ops/math.h"
 
 namespace shardwright::ops {
@@ -28,24 +29,6 @@ constexpr auto gelu_exact_derivative = [](auto x) {
   const C density =
       math::exp(x * x * C(-0.5)) * (std::numbers::inv_sqrtpi_v<C> * std::numbers::sqrt2_v<C> / 2);
   return C(0.5) * (C(1) + math::erf(x * (std::numbers::sqrt2_v<C> / 2))) + x * density;
-};
-
-/// The tanh form takes P = (1 + tanh u) / 2 = sigmoid(2u) with u = sqrt(2 / pi) (x + 0.044715 x^3).
-template <class C>
-struct GeluInner {
-  C probability, slope;  // P, and d 2u / dx
-  explicit GeluInner(C x) {
-    const C c = 2 * std::numbers::sqrt2_v<C> * std::numbers::inv_sqrtpi_v<C>;
-    probability = math::sigmoid(c * (x + C(0.044715) * x * x * x));
-    slope = c * (C(1) + C(3 * 0.044715) * x * x);
-  }
-};
-
-constexpr auto gelu_tanh = [](auto x) { return x * GeluInner<decltype(x)>(x).probability; };
-
-constexpr auto gelu_tanh_derivative = [](auto x) {
-  const GeluInner<decltype(x)> in(x);
-  return in.probability + x * in.probability * (1 - in.probability) * in.slope;
 };
 
 /// The sigmoid form ("fast gelu") takes P = sigmoid(1.702 x) (Hendrycks and Gimpel 2016).

@@ -31,7 +31,8 @@ LoopSplit parse_loop_split(const Given& value) {
     for (std::string_view axis : split(part.substr(colon + 1), '.')) {
       const std::string_view name = trim(axis);
       const auto kind = std::ranges::find(degree_kinds, name, &DegreeKind::name);
-      if (kind == degree_kinds.end() || kind->of == Sharing::stages || !kind->missing.empty())
+      if (kind == degree_kinds.end() || kind->of == Sharing::stages || kind->of == Sharing::experts ||
+          !kind->missing.empty())
         throw value.wrong(fmt::format("'{}' splits no operator; dp and tp do", name));
       if (!used.insert(kind->name).second) throw value.wrong(fmt::format("{} splits two dims", name));
       it->second.emplace_back(name);

@@ -71,8 +71,15 @@ void Degrees::share(Sharing what, std::optional<int> degree) {
 
 std::int64_t Degrees::devices() const {
   std::int64_t out = 1;
-  for (int degree : said_) out *= std::max(1, degree);
+  for (std::size_t k = 0; k < said_.size(); ++k)
+    if (degree_kinds[k].of != Sharing::experts) out *= std::max(1, said_[k]);
   return out;
+}
+
+int Degrees::of_experts_features() const {
+  if (const auto etp = said("etp")) return *etp;
+  const int work = sharing(Sharing::work);
+  return sharing(Sharing::batch) % of("ep") == 0 ? work : 1;
 }
 
 std::string to_text(const Constraints& constraints, std::string_view between) {

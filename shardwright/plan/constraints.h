@@ -33,8 +33,9 @@
 
 namespace shardwright {
 
-/// What is shared: the batch, the work that is done of each sample, or the network, by stages.
-enum class Sharing : std::uint8_t { batch, work, stages };
+/// What is shared: the batch, the work that is done of each sample, or the network, by stages. Experts are shared by the devices
+/// that share all else of a stage: that takes none of its own.
+enum class Sharing : std::uint8_t { batch, work, stages, experts };
 
 /// A degree of parallelism: so many devices, or stages of them, share something.
 struct DegreeKind {
@@ -42,11 +43,12 @@ struct DegreeKind {
   Sharing of;
   std::string_view missing = {};  // what there is not yet, so that it is 1; empty: there is
 };
-inline constexpr std::array<DegreeKind, 5> degree_kinds{{{"dp", Sharing::batch},
+inline constexpr std::array<DegreeKind, 6> degree_kinds{{{"dp", Sharing::batch},
                                                          {"tp", Sharing::work},
                                                          {"pp", Sharing::stages},
                                                          {"cp", Sharing::work, "context"},
-                                                         {"ep", Sharing::work, "expert"}}};
+                                                         {"ep", Sharing::experts},
+                                                         {"etp", Sharing::experts}}};
 
 /// Degrees by name; each may be said or not.
 class Degrees {
@@ -65,6 +67,9 @@ class Degrees {
   void share(Sharing what, std::optional<int> degree);
   /// How many all of them take.
   std::int64_t devices() const;
+  /// Among so many devices of a stage an expert's features are split: `etp`; where it is not said as `tp`, if its experts may be
+  /// so beside them, else 1.
+  int of_experts_features() const;
 
   auto operator<=>(const Degrees&) const = default;
 

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <utility>
 
+#include "shardwright/graph/op.h"
+
 namespace shardwright {
 namespace {
 
@@ -11,7 +13,8 @@ namespace {
 std::optional<Degrees> degrees_of(const StagePlan& stage) {
   Degrees out;
   for (const DegreeKind& kind : degree_kinds)
-    if (kind.of != Sharing::stages && kind.missing.empty()) out.set(kind.name, 1);
+    if (kind.of != Sharing::stages && kind.of != Sharing::experts && kind.missing.empty())
+      out.set(kind.name, 1);
   if (stage.meshes.size() > 1) return std::nullopt;
   for (const Axis& axis : stage.meshes.front().axes) {
     const std::string_view degree = degree_of_axis(axis.name);
@@ -29,12 +32,36 @@ std::optional<Degrees> degrees_of(const Plan& plan) {
   return is_one ? out : std::nullopt;
 }
 
+/// Of how many devices the loop dim of `op` that is called so is a matter.
+int devices_behind(const PlannedOperator& op, const Mesh& mesh, const std::string& loop) {
+  int out = 1;
+  for (const auto& [name, axes] : op.strategy)
+    for (const std::string& axis : axes)
+      if (name == loop) out *= std::ranges::find(mesh.axes, axis, &Axis::name)->size;
+  return out;
+}
+
+/// Says how experts are shared, of the first operator that has some, where it is not as nobody would have to say it.
+void add_experts(Degrees& degrees, const Plan& plan) {
+  for (const StagePlan& stage : plan.stages)
+    for (const PlannedOperator& op : stage.operators) {
+      const auto& routed = find_op(op.kind).routed;
+      if (!routed) continue;
+      const Mesh& mesh = stage.meshes[static_cast<std::size_t>(op.mesh)];
+      if (const int experts = devices_behind(op, mesh, routed->experts); experts > 1)
+        degrees.set("ep", experts);
+      const int features = devices_behind(op, mesh, routed->inner);
+      if (features != degrees.of_experts_features()) degrees.set("etp", features);
+      return;
+    }
+}
+
 }  // namespace
 
 std::string_view degree_of_axis(std::string_view name) {
   const auto is_digit = [](unsigned char c) { return std::isdigit(c) != 0; };
   for (const DegreeKind& kind : degree_kinds)
-    if (kind.of != Sharing::stages && name.starts_with(kind.name) &&
+    if (kind.of != Sharing::stages && kind.of != Sharing::experts && name.starts_with(kind.name) &&
         std::all_of(name.begin() + std::ssize(kind.name), name.end(), is_digit))
       return kind.name;
   return {};
@@ -42,7 +69,8 @@ std::string_view degree_of_axis(std::string_view name) {
 
 Constraints decided_by(const Plan& plan, std::int64_t samples) {
   const Settings& s = plan.settings;
-  const auto degrees = degrees_of(plan);
+  auto degrees = degrees_of(plan);
+  if (degrees) add_experts(*degrees, plan);
   Constraints out{.degrees = degrees.value_or(Degrees{})};
   out.degrees.set("pp", s.pipelining.stages);
   out.micro_batches = s.pipelining.micro_batches;

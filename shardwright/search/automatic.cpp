@@ -19,6 +19,7 @@
 #include <tuple>
 #include <utility>
 
+#include "shardwright/annotations/expert_axes.h"
 #include "shardwright/base/progress.h"
 #include "shardwright/base/text.h"
 #include "shardwright/plan/batch.h"
@@ -71,7 +72,8 @@ class Search {
  private:
   void try_structures() {
     const bool names_modules = !request_.constraints.recomputed.empty();
-    const OpenStep open{tables_.samples(), counts(), tables_.has_layers() && !names_modules};
+    const OpenStep open{tables_.samples(), counts(), tables_.has_layers() && !names_modules,
+                        experts_of(*tables_.graph(1))};
     std::vector<Constraints> structures = structures_of(request_, open);
     if (structures.empty())
       throw Infeasible(fmt::format("no plan: {} devices and {} samples cannot be shared out as is fixed{}",

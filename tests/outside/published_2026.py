@@ -59,9 +59,9 @@ def check_network(row):
         (row.get("optimizer", "adamw") != "adamw", "muon"),
         (row.get("activation_offload") or row.get("optimizer_offload") or any(
             share for of_stage in row.get("stage_offload") or [] for share in of_stage.values()), "offload to the host"),
-        (row.get("experts") or (row.get("ep") or 1) > 1 or row["class"] == "moe" or arch == "moe", "experts"),
+        ((row["class"] == "moe" or arch == "moe") and not row.get("experts"), "experts whose number is not told"),
         ((row.get("cp") or 1) > 1, "context parallel"),
-        (row.get("mla_kv_rank"), "multi-latent attention"),
+        (row.get("mla_kv_rank") and not row.get("experts"), "multi-latent attention without experts"),
         (row.get("mtp_layers"), "multi-token prediction"))
     for is_so, reason in reasons:
         if is_so:
@@ -91,10 +91,37 @@ def t5(row, instead):
     return "t5:" + ",".join(f"{key}={value}" for key, value in keys.items())
 
 
+def experts(row, keys, instead):
+    """Of a network whose other keys are there: those of its experts, and of latent attention; the model that has them."""
+    layers = row.get("moe_layers") or "1" * row["layers"]
+    if "0" in layers.lstrip("0"):
+        raise Unsaid("experts in every other layer")
+    own, shared = row.get("moe_ffn") or keys["ffn"], row.get("shared_ffn") or 0
+    if shared % own:
+        raise Unsaid("shared experts of another size")
+    if keys["activation"] not in ("swiglu", "geglu", "gelu", "relu", "squared_relu") or (shared and keys["activation"] != "swiglu"):
+        raise Unsaid("experts with " + keys["activation"])
+    if row["experts"] % (row.get("ep") or 1):
+        raise Unsaid("experts that expert parallel does not divide")
+    keys.update(experts=row["experts"], top_k=row["top_k"], dense_ffn=keys["ffn"], ffn=own, shared=shared // own,
+                dense_layers=len(layers) - len(layers.lstrip("0")))
+    if row.get("dropless") is False:
+        keys["capacity"] = row.get("capacity_factor") or 1
+    if "aux" in (row.get("balancing") or ""):
+        keys["balance_loss"] = 0.01
+    if not row.get("mla_kv_rank"):
+        return "moe"
+    for key in ("kv_heads", "head_dim", "qk_norm", "positions"):
+        keys.pop(key, None)
+    keys.update(q_rank=row.get("mla_q_rank") or 0, kv_rank=row["mla_kv_rank"], plain_dim=row["mla_qk_dim"],
+                rope_dim=row["mla_rope_dim"], v_dim=row["mla_v_dim"], groups=1, top_groups=1)
+    return "deepseek-v3"
+
+
 def model(row, instead):
     if row.get("arch") == "t5":
         return t5(row, instead)
-    is_llama = row.get("arch") == "llama"
+    is_llama = row.get("arch") in ("llama", "mla", "moe")
     keys = {key: row[key] for key in ("layers", "hidden", "heads", "seq", "vocab")}
     keys["ffn"] = row.get("ffn") or 4 * row["hidden"]
     keys["kv_heads"] = row.get("kv_heads") or row["heads"]
@@ -125,7 +152,8 @@ def model(row, instead):
         instead.append("loss not fused")
     if row["heads"] % row["tp"]:
         raise Unsaid("heads that tensor parallel does not divide")
-    return "gpt:" + ",".join(f"{key}={value}" for key, value in keys.items())
+    called = experts(row, keys, instead) if row.get("experts") else "gpt"
+    return f"{called}:" + ",".join(f"{key}={value}" for key, value in keys.items())
 
 
 # ---- the plan ----
@@ -205,6 +233,8 @@ def plan(row, instead):
     if batches != int(batches):
         raise Unsaid("batch does not divide")
     keys = {"dp": row["dp"], "tp": row["tp"]}
+    if (row.get("ep") or 1) > 1 or (row.get("etp") or row["tp"]) != row["tp"]:
+        keys.update(ep=row.get("ep") or 1, etp=row.get("etp") or row["tp"])
     stages(row, keys, instead)
     keys.update(micro_batch=row["micro_batch"], global_batch=row["global_batch"])
     keys["zero"] = (row.get("zero_stage") or 0) if row["dp"] > 1 else 0

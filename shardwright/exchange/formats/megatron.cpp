@@ -70,10 +70,13 @@ class Reader {
     if (context.value > 1) factors.push_back(context);
     data_ = data_degree(file_.devices, factors);
     check_there_is("cp", context);
-    check_there_is("ep", experts);
     set_.add("dp", data_);
     set_.add("tp", tensor.value);
     set_.add("pp", stages.value);
+    if (experts.value > 1) {
+      set_.add("ep", experts.value);
+      set_.add("etp", flags_.count("expert-tensor-parallel-size", tensor.value).value);
+    }
     const bool by_sequence = flags_.is_on("sequence-parallel");
     if (by_sequence && tensor.value > 1) set_.add("sequence_parallel", 1);
     if (by_sequence && tensor.value == 1)

@@ -259,10 +259,10 @@ class Reader {
                   product_of(factors), file_.devices, data.key, rest);
     }
     check_there_is("cp", context);
-    check_there_is("ep", experts);
     set_.add("dp", rest);
     set_.add("tp", tensor.value);
     set_.add("pp", stages);
+    if (experts.value > 1) set_.add("ep", experts.value);
     if (degrees_.is_on("use_seq_parallel") && tensor.value > 1) set_.add("sequence_parallel", 1);
   }
 

@@ -83,7 +83,9 @@ class Writer {
   void add_degrees() {
     set("tensor_parallel_degree", grid_.of("tp"));
     set("enable_sequence_parallel", grid_.by_sequence());
-    left_.take({"tp", "sequence_parallel"});
+    if (grid_.of("ep") > 1) set("expert_parallel_degree", grid_.of("ep"));
+    left_.take({"tp", "ep", "sequence_parallel"});
+    left_.leave({"etp"}, "torchtitan keeps the features of each expert whole");
     left_.leave({"operators split otherwise"}, "torchtitan splits as --set with these degrees does");
   }
 

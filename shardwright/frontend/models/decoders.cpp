@@ -1,5 +1,6 @@
 // Decoder language models: the families llama and gpt with sizes by keys, and the models that are members of them.
 
+#include <cmath>
 #include <limits>
 
 #include "shardwright/frontend/data_columns.h"
@@ -39,6 +40,15 @@ DecoderOptions sizes_of(const ModelArguments& arguments, const DecoderOptions& m
   o.ffn = arguments.integer("ffn", member.ffn ? member.ffn : 4 * o.hidden);
   o.vocabulary = arguments.integer("vocab", member.vocabulary);
   o.sequence = arguments.integer("seq", member.sequence);
+  if (o.experts) {
+    o.experts->inner = arguments.integer("ffn", member.experts->inner);
+    o.experts->shared = o.shared_experts * o.experts->inner;
+    o.ffn = arguments.integer("dense_ffn", member.ffn ? member.ffn : 4 * o.hidden);
+  }
+  if (const auto& latent = o.heads_as.latent) {
+    o.heads_as.features = latent->turned;
+    o.heads_as.scale = 1 / std::sqrt(static_cast<double>(latent->plain + latent->turned));
+  }
   if (arguments.keys.contains("places")) o.places = arguments.integer("places", o.sequence);
   if (o.places > 0 && o.positions != Positions::learned)
     throw error("places={}: only positions=learned has so many of its own; leave it out", o.places);
@@ -123,6 +133,10 @@ ModelDef definition(const Member& member) {
       {"heads", std::to_string(o.heads)},      {"ffn", o.ffn ? std::to_string(o.ffn) : "4*hidden"},
       {"vocab", std::to_string(o.vocabulary)}, {"seq", std::to_string(o.sequence)},
       {"batch", std::to_string(member.batch)}, {"labels", "all"}};
+  if (o.experts) {
+    keys["ffn"] = std::to_string(o.experts->inner);
+    keys["dense_ffn"] = o.ffn ? std::to_string(o.ffn) : "4*hidden";
+  }
   if (!o.query_layer) keys["documents"] = "together";
   if (o.positions == Positions::learned && !o.query_layer) keys["places"] = "seq";
   keys.merge(keys_of_forms(o));
@@ -174,6 +188,36 @@ DecoderOptions pangualpha(const Sizes& sizes) {
   return o;
 }
 
+/// Of layers with experts, each of `ffn` inner features; those before the first of them have `s.ffn`.
+DecoderOptions experts(DecoderOptions o, std::int64_t ffn, MixtureOfExperts::Options mixture) {
+  mixture.inner = ffn;
+  o.experts = mixture;
+  return o;
+}
+
+DecoderOptions mixtral(const Sizes& sizes) {
+  return experts(with_sizes({.epsilon = 1e-5}, sizes), sizes.ffn, {.experts = 8, .chosen = 2});
+}
+
+DecoderOptions qwen3_experts(const Sizes& sizes, std::int64_t ffn) {
+  DecoderOptions o = with_sizes({.epsilon = 1e-6}, sizes);
+  o.heads_as.features = 128;
+  o.heads_as.norm = HeadNorm::of_each_head;
+  o.heads_as.epsilon = o.epsilon;
+  o.heads_as.base = 1e6;
+  return experts(o, ffn, {.experts = 128, .chosen = 8});
+}
+
+/// Latent attention; experts that are chosen by sigmoids and a correction, first whole groups of them.
+DecoderOptions deepseek(const Sizes& sizes, std::int64_t dense_layers, std::int64_t ffn,
+                        const LatentOptions& latent, const MixtureOfExperts::Options& mixture) {
+  DecoderOptions o = with_sizes({.epsilon = 1e-6}, sizes);
+  o.heads_as.latent = latent;
+  o.first_expert_layer = dense_layers;
+  o.shared_experts = 1;
+  return experts(o, ffn, mixture);
+}
+
 }  // namespace
 
 std::vector<ModelDef> decoders() {
@@ -197,7 +241,23 @@ std::vector<ModelDef> decoders() {
       {"qwen-14b", "Qwen 14B", qwen({40, 5120, 40, 0, 13696, 152064, 8192}), 2, qwen_report},
       {"pangualpha-2.6b", "PanguAlpha 2.6B: fast gelu, and a last layer that asks with learned queries",
        pangualpha({32, 2560, 32, 0, 0, 40000, 1024}), 16, like_llama2},
-      {"pangualpha-13b", "PanguAlpha 13B", pangualpha({40, 5120, 40, 0, 0, 40000, 1024}), 8, like_llama2}};
+      {"pangualpha-13b", "PanguAlpha 13B", pangualpha({40, 5120, 40, 0, 0, 40000, 1024}), 8, like_llama2},
+      {"moe", "llama with a mixture of experts in each layer",
+       experts(llama({4, 512, 8, 0, 0, 8192, 256}), 1376, {.experts = 8, .chosen = 2})},
+      {"mixtral-8x7b", "Mixtral 8x7B: two of eight experts", mixtral({32, 4096, 32, 8, 14336, 32000, 4096}),
+       8, like_llama2},
+      {"mixtral-8x22b", "Mixtral 8x22B", mixtral({56, 6144, 48, 8, 16384, 32768, 4096}), 8, like_llama2},
+      {"qwen3-30b", "Qwen3 30B-A3B: eight of 128 experts",
+       qwen3_experts({48, 2048, 32, 4, 6144, 151936, 4096}, 768), 8, like_llama2},
+      {"qwen3-235b", "Qwen3 235B-A22B: eight of 128 experts",
+       qwen3_experts({94, 4096, 64, 4, 12288, 151936, 4096}, 1536), 8, like_llama2},
+      {"deepseek-v3",
+       "DeepSeek V3: latent attention, eight of 256 experts and a shared one, three dense layers",
+       deepseek(
+           {61, 7168, 128, 0, 18432, 129280, 4096}, 3, 2048,
+           {.query_rank = 1536, .rank = 512, .plain = 128, .turned = 64, .values = 128},
+           {.experts = 256, .chosen = 8, .by_sigmoid = true, .groups = 8, .chosen_groups = 4, .factor = 2.5}),
+       1, like_llama2}};
   std::vector<ModelDef> out;
   for (const Member& m : members) out.push_back(definition(m));
   return out;

@@ -14,6 +14,20 @@ DecoderLayer::Norm norm_of(const std::string& name, const DecoderOptions& option
   return RmsNorm(name, options.hidden, options.epsilon, options.norm_from_one);
 }
 
+/// Of experts.
+MixtureOfExperts::Options with_activation(MixtureOfExperts::Options o, Activation activation) {
+  switch (activation) {
+    case Activation::swiglu: return o;
+    case Activation::gated_gelu: o.activation = "gelu"; return o;
+    case Activation::gelu: o.activation = "gelu"; break;
+    case Activation::relu: o.activation = "relu"; break;
+    case Activation::squared_relu: o.activation = "squared_relu"; break;
+    default: throw error("activation: of experts it is swiglu, geglu, gelu, relu or squared_relu");
+  }
+  o.is_gated = false;
+  return o;
+}
+
 DecoderLayer::Network network_of(const std::string& name, const DecoderOptions& options) {
   const Dense::Options dense{.bias = options.bias, .start = start};
   const auto plain = [&](Operator activation) {
@@ -22,7 +36,7 @@ DecoderLayer::Network network_of(const std::string& name, const DecoderOptions& 
   if (options.experts)
     return MixtureOfExperts(name, options.hidden,
                             options.experts->inner > 0 ? options.experts->inner : options.ffn,
-                            *options.experts);
+                            with_activation(*options.experts, options.activation));
   switch (options.activation) {
     case Activation::swiglu: break;
     case Activation::gelu: return plain(gelu(name + ".gelu", "tanh"));

@@ -67,6 +67,8 @@ struct DecoderOptions {
   std::optional<std::int64_t> padding = {};  // the token whose embedding learns nothing from being looked up
   std::optional<MixtureOfExperts::Options> experts = {};  // instead of one network a layer
   std::int64_t first_expert_layer = 0;                    // those before it have one network
+  std::int64_t shared_experts =
+      0;  // of the size of the others, which all tokens have: experts->shared together
 };
 
 /// What data say beside tokens, i32[batch, sequence] each.

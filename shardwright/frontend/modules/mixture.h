@@ -1,10 +1,15 @@
 // Mixtures of experts: of several gated networks each element is given to those that a router chooses, and their results are
 // added, weighed by how sure it is.
 //
-//   p = softmax(router(x));  chosen: the `chosen` largest p;  w = p where chosen, else 0;  y = sum over e of w[e] expert_e(x)
+//   p = softmax(router(x));  chosen: the `chosen` largest p;  y = sum over chosen e of p[e] expert_e(x)
 //
-// With `scaled` the weights of each element are divided by their sum. Every expert computes all elements, so that the choice
-// moves nothing between devices; their weights stand side by side in one tensor, whose first dim can be split.
+// With `scaled` the weights of each element are divided by their sum: as if softmax were of the chosen ones. Experts compute what
+// they were chosen for, however much that is; with `capacity` at most that many times their even share of a step's elements, in the
+// order of these, and the rest counts 0. Their weights stand side by side in one tensor, whose first dim can be split.
+//
+// Losses beside the network's (Trace::add_loss) teach the router: with f the share of choices that expert e got, and P its mean p,
+//
+//   balance_loss * experts * sum over e of f[e] P[e]          z_loss * mean over elements of log(sum of e^scores)^2
 #pragma once
 
 #include <string>
@@ -29,21 +34,32 @@ struct MixtureOfExperts {
     std::int64_t chosen_groups = 1;
     double factor = 1;  // of the weights in the end
     std::int64_t shared =
-        0;  // inner features of NAME.shared, a gated network that all elements have; 0: none
+        0;                // inner features of NAME.shared, a gated network that all elements have; 0: none
+    bool is_gated = true;  // each expert: a(gate^T x) (up^T x), else a(up^T x)
+    std::string activation = "silu";
+    double capacity = 0;  // 0: nothing is left out
+    double balance_loss = 0, z_loss = 0;
   };
   MixtureOfExperts(const std::string& name, std::int64_t width, std::int64_t inner, const Options& options);
   Traced operator()(Traced x) const;
-
-  /// Of scores [tokens, experts] what each expert counts for each token, in the same shape.
-  Traced weights_of(Traced scores) const;
-  /// What is looked at to choose, where whole groups are left out. Shapes: [tokens, experts] -> the same
-  Traced in_chosen_groups(Traced p) const;
 
   std::string name;
   Options options;
   Dense router;
   Parameter gate, up, down, correction;
   std::optional<GatedFeedForward> shared;
+
+ private:
+  /// Which experts are chosen, and what each of them counts; [..., chosen] each.
+  struct Choice {
+    Traced ids, weights;
+  };
+  Choice choice_of(Traced scores) const;
+  /// What is looked at to choose, where whole groups are left out. Shapes: [..., experts] -> the same
+  Traced in_chosen_groups(Traced p) const;
+  Traced kept_ids(Traced ids) const;
+  void add_balance_loss(Traced p, Traced ids) const;
+  void add_z_loss(Traced scores) const;
 };
 
 }  // namespace shardwright

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
+#include "shardwright/annotations/expert_axes.h"
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster.h"
@@ -51,13 +53,34 @@ class Enumeration {
  private:
   /// Shares `left` devices among the kinds from `k` on; the last takes what is left.
   void add_degrees(std::size_t k, int left, Degrees degrees) {
-    if (k == kinds_.size()) return left == 1 ? add(degrees) : void();
+    if (k == kinds_.size()) return left == 1 ? add_experts(degrees) : void();
     const bool is_last = k + 1 == kinds_.size();
     const std::vector<int> all = is_last ? std::vector<int>{left} : divisors_of(left);
     for (int degree : open(fixed_.degrees.said(kinds_[k]->name), all)) {
       if (left % degree || (kinds_[k]->of == Sharing::stages && degree > most_stages_)) continue;
       degrees.set(kinds_[k]->name, degree);
       add_degrees(k + 1, left / degree, degrees);
+    }
+  }
+
+  /// Experts over any of the devices of a stage; their features as other weights, or whole.
+  void add_experts(Degrees degrees) {
+    const int devices = degrees.sharing(Sharing::batch) * degrees.sharing(Sharing::work);
+    const int features = degrees.sharing(Sharing::work);
+    std::vector<std::optional<int>> all{std::nullopt};
+    if (step_.experts > 1)
+      for (int degree : divisors_of(devices))
+        if (degree > 1 && step_.experts % degree == 0) all.emplace_back(degree);
+    if (const auto said = fixed_.degrees.said("ep")) all = {*said};
+    for (const std::optional<int> experts : all) {
+      degrees.set("ep", experts);
+      std::set<int> etps{features};
+      if (experts) etps.insert(1);
+      if (const auto said = fixed_.degrees.said("etp")) etps = {*said};
+      for (int etp : etps) {
+        degrees.set("etp", experts || fixed_.degrees.said("etp") ? std::optional(etp) : std::nullopt);
+        if (refusal_of_experts(degrees).empty()) add(degrees);
+      }
     }
   }
 
@@ -140,8 +163,13 @@ class Enumeration {
 
 }  // namespace
 
+int fewest_replicas(const Constraints& s) {
+  if (!s.degrees.said("ep")) return 1;
+  return std::max(1, s.degrees.of("ep") * s.degrees.of_experts_features() / shards_of(s));
+}
+
 Constraints without_replicas(Constraints s) {
-  s.degrees.share(Sharing::batch, 1);
+  s.degrees.share(Sharing::batch, fewest_replicas(s));
   s.zero = 0;
   return s;
 }

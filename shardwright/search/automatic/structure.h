@@ -25,7 +25,10 @@ inline int level_of(const Constraints& s) { return s.zero.value_or(0); }
 inline RecomputeMode mode_of(const Constraints& s) { return s.recompute.value_or(Again{}).mode; }
 inline bool repeats_layers(const Constraints& s) { return s.recompute.value_or(Again{}).layers; }
 
-/// With one replica, which shares no states.
+/// Without fewer there is no place for its experts.
+int fewest_replicas(const Constraints& s);
+inline bool has_replicas(const Constraints& s) { return replicas_of(s) > fewest_replicas(s); }
+/// With one replica, or as many as experts need, which share no states.
 Constraints without_replicas(Constraints s);
 /// What pieces depend on of it: neither stages nor their order, nor that some layers are computed again beside the mode.
 Constraints of_pieces(Constraints s);
@@ -49,6 +52,7 @@ struct OpenStep {
   std::int64_t samples = 1;
   std::vector<int> counts;      // of micro-batches
   bool repeats_layers = false;  // there are layers, of which some may be computed again
+  std::int64_t experts = 0;     // that lie side by side
 };
 /// Into how many micro-batches `samples` can be cut.
 std::vector<int> micro_batch_counts(std::int64_t samples);

@@ -125,7 +125,7 @@ const Pieces& Tables::shared_by_layers(Constraints s, std::int64_t samples) {
   const Pieces* one = is_new ? alone(s, samples) : nullptr;
   if (!one) return it->second;
   s = without_replicas(s);
-  s.micro_batches = static_cast<int>(samples_ / samples);
+  s.micro_batches = static_cast<int>(samples_ / samples / replicas_of(s));
   const Cluster stage = request_.cluster->part(0, stage_devices(s));
   const Network* network = this->network(*s.micro_batches, summed, row(s));
   for (std::size_t k = 0; k < one->size(); ++k) {
@@ -150,8 +150,8 @@ Tables::BesideReplicas Tables::beside_replicas(Constraints s, std::int64_t sampl
   s.micro_batches = static_cast<int>(samples_ / samples / replicas_of(s));
   s.zero = 0;
   BesideReplicas out{.together = figures(s, summed)};
-  s.micro_batches = static_cast<int>(samples_ / samples);
   s = without_replicas(s);
+  s.micro_batches = static_cast<int>(samples_ / samples / replicas_of(s));
   out.alone = figures(s, summed);
   return out;
 }
@@ -160,6 +160,7 @@ bool Tables::replicas_wait(Constraints s) {
   if (replicas_of(s) == 1) return false;
   if (replicas_wait_) return *replicas_wait_;
   s.degrees.share(Sharing::work, 1);
+  s.degrees.share(Sharing::experts, std::nullopt);
   s.sequence_parallel = false;
   s.recompute = RecomputeMode::none;
   const BesideReplicas beside = beside_replicas(s, samples_of_device(s));
@@ -177,7 +178,7 @@ bool Tables::replicas_wait(Constraints s) {
 /// stage has more: tensor parallelism waits less than alone.
 void Tables::take_detours(Pieces& pieces, const Constraints& s) {
   const auto has_wires = [](const LinkLevel& l) { return l.wiring != Wiring::switched; };
-  if (replicas_of(s) == 1 || shards_of(s) == 1 || replicas_wait(s) ||
+  if (!has_replicas(s) || shards_of(s) == 1 || replicas_wait(s) ||
       std::ranges::none_of(request_.cluster->links, has_wires))
     return;
   const BesideReplicas of_one = beside_replicas(s, 1);
@@ -215,8 +216,8 @@ bool Tables::differs_by_sequence(Constraints s) {
 
 const Pieces* Tables::alone(Constraints s, std::int64_t samples_of_device, RecomputeMode recompute) {
   const int summed = summed_of(pipelining_of(s));
-  s.micro_batches = static_cast<int>(samples_ / samples_of_device);
   s = without_replicas(s);
+  s.micro_batches = static_cast<int>(samples_ / samples_of_device / replicas_of(s));
   s.recompute = recompute;
   return figures(s, summed);
 }
@@ -240,7 +241,7 @@ std::optional<Pieces> Tables::of_stage(const Constraints& s) {
   if (!own) return as_it_is(s);
   Pieces out = among_others(waited_for(*own), s, samples_of_device(s));
   wait_for_replicas(out, s);
-  if (replicas_of(s) == 1) return out;
+  if (!has_replicas(s)) return out;
   // Of one sample for each device, where there can be so few.
   const Pieces *shared = nullptr, *unshared = nullptr;
   BesideReplicas waited;

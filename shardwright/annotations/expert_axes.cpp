@@ -1,0 +1,133 @@
+#include "shardwright/annotations/expert_axes.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <numeric>
+#include <string_view>
+
+#include "shardwright/base/index.h"
+#include "shardwright/graph/forward_operator.h"
+#include "shardwright/graph/op.h"
+
+namespace shardwright {
+namespace {
+
+/// The devices inside of which features of an expert are split, and those inside of which experts are, too.
+std::array<std::int64_t, 2> inner_devices(const Degrees& degrees) {
+  const std::int64_t features = degrees.of_experts_features();
+  return {features, features * degrees.of("ep")};
+}
+
+/// `degree`, of which `before` devices lie inside, cut where one of `inner` ends.
+std::vector<int> cut(std::int64_t degree, std::int64_t before, std::array<std::int64_t, 2> inner) {
+  std::vector<int> out;
+  std::int64_t left = degree;
+  for (std::size_t i = inner.size(); i-- > 0;) {  // outer ones first
+    const std::int64_t at = inner[i] / before;
+    if (inner[i] % before != 0 || at <= 1 || at >= left) continue;
+    out.push_back(static_cast<int>(left / at));
+    left = at;
+  }
+  out.push_back(static_cast<int>(left));
+  return out;
+}
+
+/// So many devices are an inner part of (dp tp): a part of tp, or all of it and a part of dp.
+bool is_inner(std::int64_t devices, std::int64_t data, std::int64_t tensor) {
+  if (devices <= tensor) return tensor % devices == 0;
+  return devices % tensor == 0 && data % (devices / tensor) == 0;
+}
+
+}  // namespace
+
+std::string refusal_of_experts(const Degrees& degrees) {
+  const int data = degrees.sharing(Sharing::batch), tensor = degrees.sharing(Sharing::work);
+  const auto inner = inner_devices(degrees);
+  if (is_inner(inner[0], data, tensor) && is_inner(inner[1], data, tensor)) return {};
+  return fmt::format(
+      "ep={}, etp={}: {} devices share experts, which is no inner part of the dp={} x tp={} of a stage; etp, "
+      "and ep x etp, should divide tp, or be multiples of it that divide {}",
+      degrees.of("ep"), inner[0], inner[1], data, tensor, std::int64_t{data} * tensor);
+}
+
+ExpertParts expert_parts(const Degrees& degrees) {
+  const int data = degrees.sharing(Sharing::batch), tensor = degrees.sharing(Sharing::work);
+  if (!degrees.said("ep") && !degrees.said("etp")) return {{data}, {tensor}};
+  if (const std::string why = refusal_of_experts(degrees); !why.empty()) throw error("{}", why);
+  const auto inner = inner_devices(degrees);
+  return {cut(data, tensor, inner), cut(tensor, 1, inner)};
+}
+
+Axes ExpertAxes::all() const {
+  Axes out = experts;
+  for (int a : features) out.push_back(a);
+  return out;
+}
+
+ExpertAxes expert_axes(const Mesh& mesh, const Degrees& degrees) {
+  const auto inner = inner_devices(degrees);
+  ExpertAxes out;
+  std::int64_t inside = 1;
+  std::vector<int> of_experts, of_features;  // inner ones first
+  for (int a = mesh.axis_count(); a-- > 0; inside *= mesh.size_of(a)) {
+    if (inside < inner[0])
+      of_features.push_back(a);
+    else if (inside < inner[1])
+      of_experts.push_back(a);
+  }
+  for (auto it = of_experts.rbegin(); it != of_experts.rend(); ++it) out.experts.push_back(*it);
+  for (auto it = of_features.rbegin(); it != of_features.rend(); ++it) out.features.push_back(*it);
+  return out;
+}
+
+std::set<NodeId> routing_nodes(const Graph& graph) {
+  std::map<ValueId, NodeId> makers;
+  std::vector<ValueId> open;
+  std::set<NodeId> out;
+  for (NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    if (!is_forward_operator(node)) continue;
+    for (ValueId v : node.results) makers[v] = id;
+    if (!node.op->routed) continue;
+    const std::size_t ids = node.op->routed->ids;
+    open.insert(open.end(), {node.operands[ids], node.operands[ids + 1]});
+  }
+  while (!open.empty()) {
+    const ValueId v = open.back();
+    open.pop_back();
+    const auto maker = makers.find(v);
+    if (maker == makers.end() || !out.insert(maker->second).second) continue;
+    const Node& node = graph.node(maker->second);
+    const bool is_first = std::ranges::any_of(node.operands, [&](ValueId x) {
+      return !makers.contains(x) &&
+             graph.value(x).type.shape.size() > 1;  // a weight: what is in front is of the network
+    });
+    if (!is_first) open.insert(open.end(), node.operands.begin(), node.operands.end());
+  }
+  return out;
+}
+
+std::int64_t experts_of(const Graph& graph) {
+  std::int64_t out = 0;
+  for (const Node& node : graph.nodes) {
+    if (!node.op->routed || !is_forward_operator(node)) continue;
+    const Rule rule = rule_of(graph, node);
+    const std::int64_t own = rule.loops[at(rule.loop(node.op->routed->experts))].size;
+    out = out == 0 ? own : std::gcd(out, own);
+  }
+  return out;
+}
+
+void check_experts(const Graph& graph, const Constraints& constraints) {
+  for (const char* degree : {"ep", "etp"}) {
+    const int asked = constraints.degrees.of(degree);
+    if (asked == 1) continue;
+    const std::int64_t experts = experts_of(graph);
+    if (experts == 0) throw error("{}={}: the network has no experts; leave it out", degree, asked);
+    if (degree == std::string_view("ep") && experts % asked)
+      throw error("ep={}: does not divide the {} experts of the network", asked, experts);
+  }
+}
+
+}  // namespace shardwright

@@ -1,0 +1,46 @@
+// Experts over the devices of a stage. They are shared by the same devices as all else of it, counted anew: attention is on
+// dp x tp of them, experts on edp x ep x etp, whose last degree is the innermost, too.
+//
+//   dp=4, tp=2                    devices  (dp tp)
+//   ep=4                                   (edp ep etp)     edp=1: etp is tp; the axes are dp and tp
+//   ep=4, etp=1                                             edp=2: dp becomes dp0=2, dp1=2, and ep is dp1 and tp
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "shardwright/graph/graph.h"
+#include "shardwright/layout/mesh.h"
+#include "shardwright/plan/constraints.h"
+
+namespace shardwright {
+
+/// How dp and tp are cut into axes, outer ones first, so that ep and etp are whole axes.
+struct ExpertParts {
+  std::vector<int> data, tensor;
+};
+/// Why ep and etp cannot be so many of the devices of a stage; empty if they can.
+std::string refusal_of_experts(const Degrees& degrees);
+/// Throws: Error if there is a refusal.
+ExpertParts expert_parts(const Degrees& degrees);
+
+/// Axes of a mesh of such parts, or of parts of those.
+struct ExpertAxes {
+  Axes experts, features;
+
+  Axes all() const;
+};
+ExpertAxes expert_axes(const Mesh& mesh, const Degrees& degrees);
+
+/// Forward operators that make of rows which experts they go to, and how much each counts: from the product on that a weight of
+/// the network has a part in.
+std::set<NodeId> routing_nodes(const Graph& graph);
+
+/// What divides the experts of each layer that has some; 0: there are none.
+std::int64_t experts_of(const Graph& graph);
+
+/// Throws: Error if `constraints` say how experts are shared, and `graph` has none.
+void check_experts(const Graph& graph, const Constraints& constraints);
+
+}  // namespace shardwright
