@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
+#include <numeric>
 #include <utility>
 
 #include "shardwright/annotations/expert_axes.h"
@@ -63,24 +63,23 @@ class Enumeration {
     }
   }
 
-  /// Experts over any of the devices of a stage; their features as other weights, or whole.
+  /// Experts over any of the devices of a stage. How many devices there are of ep and etp together says what is moved and kept: of
+  /// as many, experts are split before their features, and within tp their features, as those of other weights.
   void add_experts(Degrees degrees) {
-    const int devices = degrees.sharing(Sharing::batch) * degrees.sharing(Sharing::work);
-    const int features = degrees.sharing(Sharing::work);
-    std::vector<std::optional<int>> all{std::nullopt};
-    if (step_.experts > 1)
-      for (int degree : divisors_of(devices))
-        if (degree > 1 && step_.experts % degree == 0) all.emplace_back(degree);
-    if (const auto said = fixed_.degrees.said("ep")) all = {*said};
-    for (const std::optional<int> experts : all) {
-      degrees.set("ep", experts);
-      std::set<int> etps{features};
-      if (experts) etps.insert(1);
-      if (const auto said = fixed_.degrees.said("etp")) etps = {*said};
-      for (int etp : etps) {
-        degrees.set("etp", experts || fixed_.degrees.said("etp") ? std::optional(etp) : std::nullopt);
-        if (refusal_of_experts(degrees).empty()) add(degrees);
-      }
+    const auto ep = fixed_.degrees.said("ep"), etp = fixed_.degrees.said("etp");
+    const auto try_degrees = [&](std::optional<int> experts, std::optional<int> features) {
+      degrees.set("ep", ep ? ep : experts);
+      degrees.set("etp", etp ? etp : features);
+      if (refusal_of_experts(degrees).empty()) add(degrees);
+    };
+    try_degrees(std::nullopt, std::nullopt);
+    if (step_.experts < 2 || (ep && etp)) return;
+    const int tensor = degrees.sharing(Sharing::work), data = degrees.sharing(Sharing::batch);
+    for (int more : divisors_of(data)) {
+      const int all = more * tensor;
+      const int experts = etp ? all / *etp : ep.value_or(static_cast<int>(std::gcd(step_.experts, all)));
+      if (more > 1 && experts > 1 && all % experts == 0 && step_.experts % experts == 0)
+        try_degrees(experts, all / experts);
     }
   }
 
