@@ -233,7 +233,7 @@ TEST_F(Exchange, products_that_do_not_come_out_are_told_with_the_right_number) {
             "--pipeline-model-parallel-layout: has 3 chunks, which --pipeline-model-parallel-size 2 does not "
             "divide");
   EXPECT_EQ(refused("megatron", flags + "--expert-model-parallel-size 4"),
-            "--expert-model-parallel-size 4: there is no expert parallelism yet, so it can only be 1");
+            "ep=4: the network has no experts; leave it out");
   EXPECT_EQ(
       refused("deepspeed", R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2,
                                      "gradient_accumulation_steps": 4})",
