@@ -233,14 +233,16 @@ std::optional<MemoryCap> memory_cap_of(const Arguments& arguments) {
   return least;
 }
 
-void set_memory_margin(const Arguments& arguments, Cluster& cluster) {
-  const SettingRow& row = *setting_of("--memory-margin");
-  if (!arguments.has(row.flag)) return;
-  PlanRequest request{.cluster = cluster};
-  row.parse(request, arguments.given(row.flag));
-  cluster = *request.cluster;
-  if (const auto cap = memory_cap_of(arguments)) request.options.memory_cap = cap->bytes;
-  if (const std::string why = idle_reason(row, request); !why.empty()) arguments.idle(row.flag, why);
+void set_what_is_known(const Arguments& arguments, Cluster& cluster) {
+  for (const char* flag : {"--memory-margin", "--routing-imbalance"}) {
+    const SettingRow& row = *setting_of(flag);
+    if (!arguments.has(row.flag)) continue;
+    PlanRequest request{.cluster = cluster};
+    row.parse(request, arguments.given(row.flag));
+    cluster = *request.cluster;
+    if (const auto cap = memory_cap_of(arguments)) request.options.memory_cap = cap->bytes;
+    if (const std::string why = idle_reason(row, request); !why.empty()) arguments.idle(row.flag, why);
+  }
 }
 
 bool is_given_plan(const Arguments& arguments) {

@@ -70,7 +70,7 @@ struct MemoryCap {
 /// The smaller of --memory-cap and --device-memory, or nothing without them.
 std::optional<MemoryCap> memory_cap_of(const Arguments& arguments);
 
-/// Gives the cluster of a saved plan the margin of --memory-margin, if that is said.
-void set_memory_margin(const Arguments& arguments, Cluster& cluster);
+/// Gives the cluster of a saved plan what --memory-margin and --routing-imbalance say, if they are said.
+void set_what_is_known(const Arguments& arguments, Cluster& cluster);
 
 }  // namespace shardwright

@@ -146,7 +146,7 @@ Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& gr
   if (arguments.integer("--devices", plan.devices()) != plan.devices())
     throw error("--devices {} but the plan {} is for {}", arguments.text("--devices"), path, plan.devices());
   if (arguments.has("--cluster")) plan.cluster = cluster_of(arguments, plan.cluster);
-  set_memory_margin(arguments, plan.cluster);
+  set_what_is_known(arguments, plan.cluster);
   try {
     check_means_mixed(plan, model.name, graph);
     apply(plan, graph);  // it fits
@@ -295,7 +295,7 @@ PlannedModel planned_positional(const Arguments& arguments, const std::vector<st
       if (std::find(open.begin(), open.end(), flag) == open.end())
         throw error("{}: the plan {} has decided it; plan again, with -o", arguments.called(flag), name);
     PlannedModel out = planned_model(name);
-    set_memory_margin(arguments, out.plan.cluster);
+    set_what_is_known(arguments, out.plan.cluster);
     return out;
   }
   Model model = model_to_plan(arguments, true, terminal);

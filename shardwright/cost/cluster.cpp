@@ -215,6 +215,7 @@ bool is_preset(const Cluster& cluster) try {
   if (is_cluster_file(cluster.name)) return false;
   Cluster usual = cluster;
   usual.memory_margin.reset();
+  usual.routing_imbalance = 1;
   const auto has_its_name = [kind = std::string_view(cluster.name).substr(0, cluster.name.find(':'))](
                                 const ClusterPreset& p) { return p.cluster.name == kind; };
   return std::ranges::any_of(cluster_presets(), has_its_name) && cluster_called(cluster.name) == usual;
@@ -231,6 +232,7 @@ Cluster resized(const Cluster& cluster, int devices) {
   Cluster out = cluster_called(fills_nodes ? fmt::format("{}:{}x{}", kind, devices / per_node, per_node)
                                            : fmt::format("{}:{}", kind, devices));
   out.memory_margin = cluster.memory_margin;
+  out.routing_imbalance = cluster.routing_imbalance;
   return out;
 }
 

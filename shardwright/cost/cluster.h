@@ -138,6 +138,8 @@ struct Cluster {
   HostLink host = {};
   double link_efficiency = 0.75;  // of a link's bandwidth, what collectives reach
   double overlap = 0.9;           // of communication, what runs beside compute without slowing it
+  /// Of devices that share experts, how many times the mean of what their tokens take the busiest has to do.
+  double routing_imbalance = 1;
   /// Of one device, in whatever currency; empty: nobody has said.
   std::optional<double> price_per_hour = {};
 

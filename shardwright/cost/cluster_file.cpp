@@ -184,7 +184,7 @@ Cluster cluster_of(const YAML::Node& node, const std::string& path) {
   const Fields fields(node, "",
                       {"nodes", "devices_per_node", "memory", "reserved", "margin", "memory_bandwidth",
                        "caches", "flops", "kernel_overhead", "efficiency", "rows", "links", "host",
-                       "link_efficiency", "overlap", "price_per_hour"});
+                       "link_efficiency", "overlap", "routing_imbalance", "price_per_hour"});
   Cluster c{
       .name = path, .nodes = fields.count("nodes"), .devices_per_node = fields.count("devices_per_node")};
   if (c.nodes > most_devices / c.devices_per_node)
@@ -207,6 +207,10 @@ Cluster cluster_of(const YAML::Node& node, const std::string& path) {
   if (fields.has("efficiency")) c.efficiency = efficiency_of(fields.at("efficiency"), c.efficiency);
   if (fields.has("link_efficiency")) c.link_efficiency = fields.positive_share("link_efficiency");
   if (fields.has("overlap")) c.overlap = fields.share("overlap");
+  if (fields.has("routing_imbalance")) c.routing_imbalance = fields.positive("routing_imbalance", "");
+  if (c.routing_imbalance < 1)
+    throw error("routing_imbalance: {} should be at least 1, which is none",
+                fields.text("routing_imbalance"));
   if (fields.has("price_per_hour")) c.price_per_hour = fields.positive("price_per_hour", "");
   c.links = links_of(fields.at("links"), c.devices());
   c.rows = fields.has("rows") ? rows_of(fields.at("rows")) : usual_rows(c);
@@ -314,6 +318,7 @@ std::string to_text(const Cluster& c) {
   if (c.host != HostLink{}) say_host(out, c.host);
   say("link_efficiency", quantity_text(c.link_efficiency, ""));
   say("overlap", quantity_text(c.overlap, ""));
+  if (c.routing_imbalance != 1) say("routing_imbalance", quantity_text(c.routing_imbalance, ""));
   if (c.price_per_hour) say("price_per_hour", quantity_text(*c.price_per_hour, ""));
   out << YAML::EndMap;
   return std::string(out.c_str()) + "\n";

@@ -9,7 +9,13 @@ CallWork call_work(const OpDef& op, const Rule& rule) {
                                           : work_kind(rule);
   CallWork out{.flops = flops_of(op, rule), .kind = kind};
   if (kind == WorkKind::contraction && !op.routed) out.rule = rule, out.is_batched = is_batched(rule);
+  if (op.routed) out.experts = rule.loop(op.routed->experts);
   return out;
+}
+
+double imbalance_of(const Node& node, const CallWork& call, const Cluster& cluster) {
+  if (call.experts < 0 || !node.strategy) return 1;
+  return node.strategy->loops[static_cast<std::size_t>(call.experts)].empty() ? 1 : cluster.routing_imbalance;
 }
 
 std::int64_t row_bytes(const Graph& graph, const Node& node, const CallWork& call) {

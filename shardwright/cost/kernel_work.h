@@ -18,6 +18,7 @@ struct CallWork {
   WorkKind kind = WorkKind::streaming;
   Rule rule = {};  // of a product: its rows depend on how it is split
   bool is_batched = false;
+  int experts = -1;  // loop dim of experts, of which rows take few
 };
 CallWork call_work(const OpDef& op, const Rule& rule);
 
@@ -26,6 +27,9 @@ std::int64_t row_bytes(const Graph& graph, const Node& node, const CallWork& cal
 
 /// One device's share of the loop space of `node`; without a strategy nothing is split.
 double share_of(const Graph& graph, const Node& node);
+
+/// Of what the devices that share the experts of `node` do, how many times the mean the busiest does; 1 of other work.
+double imbalance_of(const Node& node, const CallWork& call, const Cluster& cluster);
 
 /// Bytes that a kernel of `flops` reads of `v`, which lies as its type says.
 double bytes_read(const Graph& graph, ValueId v, double flops);

@@ -141,7 +141,8 @@ std::vector<std::string> stage_keys(bool is_old) {
 const std::vector<std::string>& plan_keys() {
   static const std::vector<std::string> keys = [] {
     const auto words = split(
-        "format model made_from fingerprint devices cluster cluster_text memory_margin parallel search "
+        "format model made_from fingerprint devices cluster cluster_text memory_margin routing_imbalance "
+        "parallel search "
         "status "
         "search_seconds "
         "mesh more_meshes schedule micro_batches micro_batch_interleave stage_plans zero zero_threshold "
@@ -176,12 +177,21 @@ double margin_of(const Json& json) {
   return *share;
 }
 
-/// A name says all of a preset but the margin; what was a file stands in the plan, as lines of it.
+double imbalance_of(const Json& json) {
+  if (!json.contains("routing_imbalance")) return 1;
+  const Json& said = json.at("routing_imbalance");
+  if (!said.is_number() || said.get<double>() < 1)
+    throw kind_error("routing_imbalance", "a number of at least 1", said);
+  return said.get<double>();
+}
+
+/// A name says all of a preset but the margin and the imbalance; what was a file stands in the plan, as lines of it.
 Cluster cluster_of(const Json& json, int devices) {
   const std::string name = text_or(json, "cluster", host_cluster(devices).name);
   if (!json.contains("cluster_text")) {
     Cluster out = cluster_called(name);
     if (json.contains("memory_margin")) out.memory_margin = margin_of(json);
+    out.routing_imbalance = imbalance_of(json);
     return out;
   }
   const auto lines =
@@ -196,6 +206,7 @@ void set_cluster(Json& json, const Cluster& cluster) {
   json["cluster"] = cluster.name;
   if (is_preset(cluster)) {
     if (cluster.memory_margin) json["memory_margin"] = share_text(*cluster.memory_margin);
+    if (cluster.routing_imbalance != 1) json["routing_imbalance"] = cluster.routing_imbalance;
     return;
   }
   const std::string text = to_text(cluster);

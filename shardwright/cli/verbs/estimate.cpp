@@ -7,10 +7,10 @@ namespace {
 
 int run(const Arguments& arguments, Terminal& terminal) {
   require_page_writable(arguments);
-  const PlannedModel made = planned_positional(
-      arguments,
-      {"--json", "--html", "--memory-cap", "--device-memory", "--memory-margin", "--verify-passes"},
-      terminal);
+  const PlannedModel made = planned_positional(arguments,
+                                               {"--json", "--html", "--memory-cap", "--device-memory",
+                                                "--memory-margin", "--routing-imbalance", "--verify-passes"},
+                                               terminal);
   report(arguments, made.model, made.plan, terminal);
   return 0;
 }

@@ -1,4 +1,4 @@
-// The settings that say how much of a device's memory plans may use.
+// The settings that say how much of a device's memory plans may use, and what is known of its load.
 
 #include "shardwright/base/quantity.h"
 #include "shardwright/search/planning/settings.h"
@@ -20,6 +20,13 @@ void set_memory_margin(PlanRequest& r, const Given& given) {
   r.cluster->memory_margin = *share;
 }
 
+void set_routing_imbalance(PlanRequest& r, const Given& given) {
+  const double times = given.number();
+  if (times < 1) throw given.wrong("should be at least 1, which is none");
+  if (!r.cluster) r.cluster = host_cluster(r.devices);
+  r.cluster->routing_imbalance = times;
+}
+
 }  // namespace
 
 std::vector<SettingRow> memory_settings() {
@@ -39,7 +46,14 @@ std::vector<SettingRow> memory_settings() {
                   "cap is said (default 6% on accelerators)",
            .part = SettingPart::memory,
            .member = "memory_margin",
-           .parse = set_memory_margin}};
+           .parse = set_memory_margin},
+          {.flag = "--routing-imbalance",
+           .value = "TIMES",
+           .doc = "of the devices that share experts, how many times the mean the busiest has to do, as it "
+                  "is priced (default 1)",
+           .part = SettingPart::memory,
+           .member = "routing_imbalance",
+           .parse = set_routing_imbalance}};
 }
 
 }  // namespace shardwright
