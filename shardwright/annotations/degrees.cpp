@@ -4,9 +4,11 @@
 #include <set>
 #include <span>
 
+#include "shardwright/annotations/degree_checks.h"
 #include "shardwright/annotations/expert_axes.h"
 #include "shardwright/annotations/low_rank.h"
 #include "shardwright/annotations/operator_splits.h"
+#include "shardwright/annotations/rule_dims.h"
 #include "shardwright/annotations/sequence_dims.h"
 #include "shardwright/base/index.h"
 #include "shardwright/cost/compute.h"
@@ -17,21 +19,10 @@
 namespace shardwright {
 namespace {
 
-bool has_loop(const RuleTensor& tensor, int loop) {
-  return std::any_of(tensor.dims.begin(), tensor.dims.end(), [loop](const std::vector<int>& dim) {
-    return std::find(dim.begin(), dim.end(), loop) != dim.end();
-  });
-}
-
-/// How dp and tp become axes, outer ones first.
-struct Parts {
-  std::vector<int> data, tensor;
-};
-
 /// One walk over the operators, on a mesh on which dp and tp are one axis or several.
 class Splitter {
  public:
-  Splitter(const Graph& graph, const Calls& calls, const Constraints& asked, const Parts& parts)
+  Splitter(const Graph& graph, const Calls& calls, const Constraints& asked, const ExpertParts& parts)
       : graph_(graph),
         calls_(calls),
         batch_(batch_dims(graph)),
@@ -40,8 +31,7 @@ class Splitter {
     if (asked.sequence_parallel.value_or(false)) sequence_ = sequence_dims(graph, calls);
     add_axes("dp", parts.data, data_);
     add_axes("tp", parts.tensor, tensor_);
-    experts_ = expert_axes(mesh_, asked.degrees);
-    routing_ = routing_nodes(graph);
+    experts_ = expert_axes(mesh_, asked.degrees), routing_ = routing_nodes(graph);
     split_.resize(graph.values.size());
     is_weight_.resize(graph.values.size());
     out_.meshes = {mesh_};
@@ -168,23 +158,16 @@ class Splitter {
 
   /// Experts over ep, the features of each over etp; rows over what is left of dp, and of tp by the sequence.
   std::string split_experts(const Node& node, const Rule& rule, Strategy& s) {
-    const RoutedFacet& routed = *node.op->routed;
-    const auto put_axes = [&](const std::string& name, const Axes& axes) {
+    const std::size_t rows = node.op->routed->rows;
+    const std::size_t x = at(node.operands[rows].index);
+    std::vector<Axes> of_rows;
+    for (std::size_t d = 0; d < rule.operands[rows].dims.size(); ++d)
+      of_rows.push_back(batch_[x][d] ? data_ : !sequence_.empty() && sequence_[x][d] ? tensor_ : Axes());
+    for (const auto& [loop, axes] : expert_loops(node, rule, experts_, of_rows)) {
       Strategy tried = s;
-      tried.loops[at(rule.loop(name))] = axes;
-      if (axes.empty() || !is_legal(rule, tried)) return;
-      s = std::move(tried);
-      splits_tensor_ =
-          splits_tensor_ || std::ranges::any_of(axes, [&](int a) { return tensor_.contains(a); });
-    };
-    put_axes(routed.experts, experts_.experts);
-    put_axes(routed.inner, experts_.features);
-    const auto& rows = rule.operands[routed.rows].dims;
-    const auto& batch = batch_[at(node.operands[routed.rows].index)];
-    for (std::size_t d = 0; d + 1 < rows.size(); ++d) {
-      const bool is_sequence = !sequence_.empty() && sequence_[at(node.operands[routed.rows].index)][d];
-      const Axes& of = batch[d] ? data_ : is_sequence ? tensor_ : none_;
-      if (rows[d].size() == 1) put_axes(rule.loops[at(rows[d][0])].name, of.without(experts_.all()));
+      tried.loops[at(loop)] = axes;
+      if (is_legal(rule, tried)) s = std::move(tried);
+      for (int a : axes) splits_tensor_ = splits_tensor_ || tensor_.contains(a);
     }
     by_sequence_ = sequence_loop(node, rule, s);
     return experts_.experts.empty() ? "tp: the features of each expert are split" : "ep: experts are split";
@@ -291,19 +274,6 @@ class Splitter {
     return false;
   }
 
-  /// Loop dims that operand `i` alone has.
-  static std::vector<int> own_loops(const Rule& rule, std::size_t i) {
-    std::vector<int> out;
-    for (const auto& dim : rule.operands[i].dims)
-      for (int loop : dim) {
-        bool is_own = true;
-        for (std::size_t j = 0; j < rule.operands.size(); ++j)
-          if (j != i && has_loop(rule.operands[j], loop)) is_own = false;
-        if (is_own) out.push_back(loop);
-      }
-    return out;
-  }
-
   bool put(int loop, const Rule& rule, Strategy& s) {
     Strategy tried = s;
     tried.loops[at(loop)] = tensor_;
@@ -396,7 +366,7 @@ class Splitter {
   LowRank low_rank_;
   SequenceDims sequence_;  // empty: nothing is split by it
   Mesh mesh_;
-  Axes data_, tensor_, none_;
+  Axes data_, tensor_;
   ExpertAxes experts_;
   std::set<NodeId> routing_;
   std::vector<Dims> split_;      // per value
@@ -408,24 +378,11 @@ class Splitter {
   FixedChoices out_;
 };
 
-/// Throws: Error unless every input brings a batch that dp divides.
-void check_batch(const Graph& graph, int data) {
-  for (const Node& node : graph.nodes)
-    for (std::size_t d : batch_dims_of_leaf(graph, node)) {
-      const Value& v = graph.value(node.results.front());
-      if (v.type.shape[d] % data)
-        throw error("dp={}: does not divide the {} samples of a micro-batch of %{}", data, v.type.shape[d],
-                    v.name);
-    }
-}
-
 }  // namespace
 
 FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Constraints& constraints) {
-  check_batch(graph, constraints.degrees.sharing(Sharing::batch));
-  const int tensor = constraints.degrees.sharing(Sharing::work);
-  const ExpertParts cuts = expert_parts(constraints.degrees);
-  Parts parts{cuts.data, cuts.tensor};
+  check_data(graph, constraints.degrees);
+  ExpertParts parts = expert_parts(constraints.degrees);
   for (;;) {
     Splitter splitter(graph, calls, constraints, parts);
     FixedChoices out = splitter.run();
@@ -435,7 +392,7 @@ FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Cons
       parts.tensor[part] = devices;
       continue;
     }
-    out.repeats_tensor = tensor > 1 && !splitter.splits_tensor();
+    out.repeats_tensor = constraints.degrees.sharing(Sharing::work) > 1 && !splitter.splits_tensor();
     return out;
   }
 }

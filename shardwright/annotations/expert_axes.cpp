@@ -81,6 +81,18 @@ ExpertAxes expert_axes(const Mesh& mesh, const Degrees& degrees) {
   return out;
 }
 
+std::vector<std::pair<int, Axes>> expert_loops(const Node& node, const Rule& rule, const ExpertAxes& axes,
+                                               std::span<const Axes> of_rows) {
+  const RoutedFacet& routed = *node.op->routed;
+  std::vector<std::pair<int, Axes>> out{{rule.loop(routed.experts), axes.experts},
+                                        {rule.loop(routed.inner), axes.features}};
+  const auto& rows = rule.operands[routed.rows].dims;
+  for (std::size_t d = 0; d + 1 < rows.size(); ++d)
+    if (rows[d].size() == 1) out.emplace_back(rows[d][0], of_rows[d].without(axes.all()));
+  std::erase_if(out, [](const auto& split) { return split.second.empty(); });
+  return out;
+}
+
 std::set<NodeId> routing_nodes(const Graph& graph) {
   std::map<ValueId, NodeId> makers;
   std::vector<ValueId> open;

@@ -7,7 +7,9 @@
 #pragma once
 
 #include <set>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shardwright/graph/graph.h"
@@ -32,6 +34,11 @@ struct ExpertAxes {
   Axes all() const;
 };
 ExpertAxes expert_axes(const Mesh& mesh, const Degrees& degrees);
+
+/// What loop dims of `node`, a routed operator of `rule`, are split over: experts and their features, and of the dims of its rows
+/// what these leave of `of_rows`.
+std::vector<std::pair<int, Axes>> expert_loops(const Node& node, const Rule& rule, const ExpertAxes& axes,
+                                               std::span<const Axes> of_rows);
 
 /// Forward operators that make of rows which experts they go to, and how much each counts: from the product on that a weight of
 /// the network has a part in.

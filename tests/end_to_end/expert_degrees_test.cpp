@@ -65,7 +65,8 @@ INSTANTIATE_TEST_SUITE_P(
                       ExpertsCase{"with_losses_in_stages", 1, "dp=2,pp=2,ep=2,micro_batches=1"},
                       ExpertsCase{"many", 2, "dp=8,ep=8,zero=3"},
                       ExpertsCase{"latent", 3, "dp=2,tp=2,ep=4,etp=1,zero=2"},
-                      ExpertsCase{"latent_in_stages", 3, "dp=2,tp=1,pp=2,ep=2,micro_batches=4,schedule=1f1b"}),
+                      ExpertsCase{"latent_in_stages", 3,
+                                  "dp=2,tp=1,pp=2,ep=2,micro_batches=4,schedule=1f1b"}),
     [](const auto& test) { return test.param.name; });
 
 TEST(EndToEndExpertsDrawn, have_the_losses_of_one_device) {
@@ -104,9 +105,10 @@ TEST(EndToEndExpertsAsked, says_what_cannot_be) {
   const auto message = [](const std::string& model, const std::string& set) {
     return testing::message_of([&] { trained(model, set); });
   };
-  EXPECT_EQ(message(moe, "dp=2,tp=2,ep=8,etp=1"),
-            "ep=8, etp=1: 8 devices share experts, which is no inner part of the dp=2 x tp=2 of a stage; etp, and "
-            "ep x etp, should divide tp, or be multiples of it that divide 4");
+  EXPECT_EQ(
+      message(moe, "dp=2,tp=2,ep=8,etp=1"),
+      "ep=8, etp=1: 8 devices share experts, which is no inner part of the dp=2 x tp=2 of a stage; etp, and "
+      "ep x etp, should divide tp, or be multiples of it that divide 4");
   EXPECT_EQ(message("moe:" + small + "ffn=12,experts=6", "dp=4,ep=4"),
             "ep=4: does not divide the 6 experts of the network");
   EXPECT_EQ(message("llama:" + small + "ffn=12", "dp=4,ep=4"),

@@ -1,0 +1,30 @@
+// Which loop dims tensors of a rule have.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "shardwright/layout/rule.h"
+
+namespace shardwright {
+
+inline bool has_loop(const RuleTensor& tensor, int loop) {
+  return std::any_of(tensor.dims.begin(), tensor.dims.end(), [loop](const std::vector<int>& dim) {
+    return std::find(dim.begin(), dim.end(), loop) != dim.end();
+  });
+}
+
+/// Loop dims that operand `i` alone has.
+inline std::vector<int> own_loops(const Rule& rule, std::size_t i) {
+  std::vector<int> out;
+  for (const auto& dim : rule.operands[i].dims)
+    for (int loop : dim) {
+      bool is_own = true;
+      for (std::size_t j = 0; j < rule.operands.size(); ++j)
+        if (j != i && has_loop(rule.operands[j], loop)) is_own = false;
+      if (is_own) out.push_back(loop);
+    }
+  return out;
+}
+
+}  // namespace shardwright
