@@ -23,7 +23,8 @@ constexpr std::array<std::string_view, 4> activations{"silu", "gelu", "relu", "s
 inline std::size_t activation_of(const Attributes& attributes) {
   const std::string said = attributes.text("activation", "silu");
   const auto found = std::ranges::find(activations, said);
-  if (found == activations.end()) throw error("activation={}: there are silu, gelu, relu and squared_relu", said);
+  if (found == activations.end())
+    throw error("activation={}: there are silu, gelu, relu and squared_relu", said);
   return static_cast<std::size_t>(found - activations.begin());
 }
 
