@@ -2,7 +2,10 @@
 // nothing stays behind, whatever ends the job.
 #pragma once
 
+#include <optional>
 #include <string>
+
+#include "shardwright/runtime/launch/sweeper.h"
 
 namespace shardwright {
 
@@ -20,12 +23,9 @@ class JobFolder {
   const std::string& shared_memory() const { return shared_memory_; }
 
  private:
-  void start_sweeper();
-
   std::string path_, shared_memory_;
   int lock_ = -1;
-  // A pipe: at its end a process that reads from it removes both. Here it is open, too, lest a write finds no reader.
-  int alive_ = -1, listens_ = -1;
+  std::optional<Sweeper> sweeper_;
 };
 
 /// The folder of shared memory that goes with one of sessions.
