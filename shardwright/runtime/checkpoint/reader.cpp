@@ -17,6 +17,7 @@
 #include "shardwright/base/index.h"
 #include "shardwright/base/progress.h"
 #include "shardwright/runtime/checkpoint/folder.h"
+#include "shardwright/runtime/checkpoint/shard.h"
 #include "shardwright/runtime/safetensors.h"
 
 namespace shardwright {
@@ -163,12 +164,21 @@ class CheckpointReader::File {
   mutable std::optional<SafetensorsFile> header_;
 };
 
+bool is_here(const Shard& shard) {
+  return shard.blocks.empty() ||
+         std::ranges::any_of(shard.blocks, [](std::uint64_t sum) { return sum != 0; });
+}
+
 CheckpointReader::CheckpointReader(std::string folder) : folder_(std::move(folder)) {
   const std::string path = fmt::format("{}/{}", folder_, manifest_file);
   manifest_ = std::make_shared<const Manifest>(parse_manifest(read_text(path), path));
-  for (const Shard& shard : manifest_->shards)
-    files_.push_back(std::make_shared<const File>(fmt::format("{}/{}", folder_, shard.file), shard,
-                                                  manifest_->block_bytes));
+  for (const Shard& shard : manifest_->shards) {
+    const std::string file = fmt::format("{}/{}", folder_, shard.file);
+    if (!is_here(shard))
+      files_.push_back(nullptr);
+    else
+      files_.push_back(std::make_shared<const File>(file, shard, manifest_->block_bytes));
+  }
 }
 
 void CheckpointReader::read(const SavedTensor& tensor, const Box& where, std::span<std::byte> to) const {
@@ -176,7 +186,11 @@ void CheckpointReader::read(const SavedTensor& tensor, const Box& where, std::sp
   for_each_cell(tensor, where, [&](std::size_t i) {
     const Box part = tensor.part(i);
     const Box region = intersect(part, where);
-    const File& file = *files_[at(tensor.shards[i])];
+    const auto& opened = files_[at(tensor.shards[i])];
+    if (!opened)
+      throw io_error("{}: has no {}, which holds some of '{}'", folder_, shard_file(tensor.shards[i]),
+                     tensor.name);
+    const File& file = *opened;
     const std::int64_t begin = file.header_with(tensor, i).offset(tensor.name);
     for_each_run(piece_of(region, part, where), [&](std::int64_t f, std::int64_t t, std::int64_t n) {
       file.read(begin + f * element, to.subspan(at(t * element), at(n * element)));
@@ -195,10 +209,11 @@ void CheckpointReader::verify(Progress* progress) const {
   Doing doing(progress, "shard", static_cast<std::int64_t>(files_.size()));
   for (std::size_t i = 0; i < files_.size(); ++i) {
     doing.tell(static_cast<std::int64_t>(i));
-    files_[i]->verify();
+    if (files_[i]) files_[i]->verify();
   }
   for (const SavedTensor& t : manifest_->tensors)
-    for (std::size_t i = 0; i < t.shards.size(); ++i) files_[at(t.shards[i])]->header_with(t, i);
+    for (std::size_t i = 0; i < t.shards.size(); ++i)
+      if (files_[at(t.shards[i])]) files_[at(t.shards[i])]->header_with(t, i);
 }
 
 namespace {

@@ -2,14 +2,13 @@
 
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <optional>
-#include <thread>
 
 #include "shardwright/base/error.h"
 #include "shardwright/base/file.h"
 #include "shardwright/base/index.h"
+#include "shardwright/runtime/checkpoint/background.h"
 #include "shardwright/runtime/checkpoint/folder.h"
 #include "shardwright/runtime/checkpoint/shard.h"
 
@@ -24,33 +23,6 @@ double since(Clock::time_point start) { return std::chrono::duration<double>(Clo
 std::string entry_file(const std::string& folder, int shard) {
   return fmt::format("{}/{}.json", folder, shard_file(shard));
 }
-
-/// Work on a thread of its own, and how it ended.
-class Background {
- public:
-  template <class F>
-  explicit Background(F work)
-      : thread_([this, work = std::move(work)] {
-          try {
-            work();
-          } catch (const std::exception& e) {
-            failure_ = e.what();
-          }
-          has_ended_ = true;
-        }) {}
-
-  bool has_ended() const { return has_ended_; }
-  /// Empty: well.
-  const std::string& result() {
-    if (thread_.joinable()) thread_.join();
-    return failure_;
-  }
-
- private:
-  std::string failure_;
-  std::atomic<bool> has_ended_ = false;
-  std::jthread thread_;  // last: it uses the above
-};
 
 }  // namespace
 

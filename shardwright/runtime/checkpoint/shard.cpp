@@ -26,32 +26,38 @@ bool is_saved(const KeptValues& kept, const Kept& value) {
 
 bool follows_from_step(std::string_view name) { return name == micro_batch_count || is_rate(name); }
 
-std::vector<std::vector<NamedBox>> shares_of(const Pipeline& pipeline, const KeptValues& kept) {
+std::vector<HeldPart> held_parts(const Pipeline& pipeline, const KeptValues& kept) {
   std::vector<const Kept*> values;
   for (const Kept& value : kept.all())
     if (is_saved(kept, value)) values.push_back(&value);
-  // The large ones first: the small ones then even out what is left.
   std::ranges::stable_sort(values, std::greater<>(), [&](const Kept* k) { return kept.type_of(*k).bytes(); });
-  std::vector<std::vector<NamedBox>> out(at(pipeline.rank_count()));
-  std::vector<std::int64_t> bytes(out.size());
+  std::vector<HeldPart> out;
   for (const Kept* value : values) {
     const auto [stage, v] = kept.place_of(*value);
     const Graph& graph = pipeline.stage(stage).graph;
     const int first = pipeline.first_rank(stage);
-    std::map<Shape, std::pair<Box, std::vector<int>>> holders;  // by where the part begins
+    const auto element = static_cast<std::int64_t>(size_of(kept.type_of(*value).dtype));
+    std::map<Shape, HeldPart> holders;  // by where the part begins
     for (int r = 0; r < pipeline.stage(stage).rank_count(); ++r) {
       Box box = box_of(graph, v, r);
       if (is_empty(box)) continue;
-      auto& [held, ranks] = holders[box.offset];
-      held = std::move(box);
-      ranks.push_back(first + r);
+      HeldPart& held = holders[box.offset];
+      held.bytes = element_count(box.extent) * element;
+      held.part = {value->name, std::move(box)};
+      held.ranks.push_back(first + r);
     }
-    const auto element = static_cast<std::int64_t>(size_of(kept.type_of(*value).dtype));
-    for (auto& [begin, part] : holders) {
-      const int rank = *std::ranges::min_element(part.second, {}, [&](int r) { return bytes[at(r)]; });
-      bytes[at(rank)] += element_count(part.first.extent) * element;
-      out[at(rank)].push_back({value->name, std::move(part.first)});
-    }
+    for (auto& [begin, held] : holders) out.push_back(std::move(held));
+  }
+  return out;
+}
+
+std::vector<std::vector<NamedBox>> shares_of(const Pipeline& pipeline, const KeptValues& kept) {
+  std::vector<std::vector<NamedBox>> out(at(pipeline.rank_count()));
+  std::vector<std::int64_t> bytes(out.size());
+  for (HeldPart& held : held_parts(pipeline, kept)) {
+    const int rank = *std::ranges::min_element(held.ranks, {}, [&](int r) { return bytes[at(r)]; });
+    bytes[at(rank)] += held.bytes;
+    out[at(rank)].push_back(std::move(held.part));
   }
   return out;
 }
@@ -86,21 +92,26 @@ std::vector<SavedTensor> saved_tensors(const Pipeline& pipeline, const KeptValue
   return out;
 }
 
-ShardImage::ShardImage(const KeptValues& kept, const std::vector<NamedBox>& share) : places_(share.size()) {
+ShardForm::ShardForm(const KeptValues& kept, const std::vector<NamedBox>& share) : places(share.size()) {
   std::vector<NamedType> types;
   for (const NamedBox& part : share)
     types.push_back({part.name, {kept.type_of(kept.named(part.name)).dtype, part.where.extent}});
   order_in_file(types);
-  const std::string head = safetensors_head("checkpoint", types);
-  std::map<std::string_view, std::size_t> places;
-  std::size_t end = head.size();
+  head = safetensors_head("checkpoint", types);
+  std::map<std::string_view, std::size_t> by_name;
+  bytes = head.size();
   for (const NamedType& t : types) {
-    places[t.name] = end;
-    end += at(t.type.bytes());
+    by_name[t.name] = bytes;
+    bytes += at(t.type.bytes());
   }
-  for (std::size_t i = 0; i < share.size(); ++i) places_[i] = places[share[i].name];
-  bytes_.resize(end);  // and touched, so that the first copy into it is as fast as the others
-  std::memcpy(bytes_.data(), head.data(), head.size());
+  for (std::size_t i = 0; i < share.size(); ++i) places[i] = by_name[share[i].name];
+}
+
+ShardImage::ShardImage(const KeptValues& kept, const std::vector<NamedBox>& share) {
+  const ShardForm form(kept, share);
+  places_ = form.places;
+  bytes_.resize(form.bytes);  // and touched, so that the first copy into it is as fast as the others
+  std::memcpy(bytes_.data(), form.head.data(), form.head.size());
 }
 
 SummedFile::SummedFile(const std::string& path, std::int64_t block_bytes)

@@ -56,6 +56,13 @@ class MpiProcess {
   /// How the lowest rank that was not told as rank 0 differs from it, on all ranks; nothing if all agree.
   std::optional<std::string> disagreement(std::span<const Agreement> own);
 
+  /// By rank: the number of its host, ascending with the host's first rank. All processes ask at the same time.
+  std::vector<int> hosts();
+  /// What each says, by rank, on all ranks.
+  std::vector<std::string> said_by_all(const std::string& own);
+  /// What `rank` says, on all ranks.
+  std::string said_by(int rank, const std::string& own);
+
   /// Ends the whole run with `status`.
   [[noreturn]] void end_all(int status);
 

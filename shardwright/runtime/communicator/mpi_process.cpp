@@ -13,19 +13,6 @@
 #include "shardwright/runtime/launcher.h"
 
 namespace shardwright {
-namespace {
-
-/// What `rank` says, on all ranks.
-std::string said_by(int rank, std::string text) {
-  int length = static_cast<int>(text.size());
-  MPI_Bcast(&length, 1, MPI_INT, rank, MPI_COMM_WORLD);
-  text.resize(at(length));
-  MPI_Bcast(text.data(), length, MPI_CHAR, rank, MPI_COMM_WORLD);
-  return text;
-}
-
-}  // namespace
-
 MpiProcess::MpiProcess(std::chrono::nanoseconds timeout, Joining joining)
     : heartbeat_(launched_rank().value_or(0), launched_ranks(), timeout) {
   // A rank whose mpirun was killed would go on and hold the folder's lock. If that happens before this line,
@@ -90,6 +77,47 @@ std::optional<std::string> MpiProcess::first_error(const std::optional<std::stri
   MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
   if (first == none) return std::nullopt;
   return said_by(first, own.value_or(""));
+}
+
+std::string MpiProcess::said_by(int rank, const std::string& own) {
+  const Heartbeat::Call call(heartbeat_, "agreeing to begin", Heartbeat::Busy::for_ever);
+  std::string text = own;
+  int length = static_cast<int>(text.size());
+  MPI_Bcast(&length, 1, MPI_INT, rank, MPI_COMM_WORLD);
+  text.resize(at(length));
+  MPI_Bcast(text.data(), length, MPI_CHAR, rank, MPI_COMM_WORLD);
+  return text;
+}
+
+std::vector<std::string> MpiProcess::said_by_all(const std::string& own) {
+  const Heartbeat::Call call(heartbeat_, "agreeing to begin", Heartbeat::Busy::for_ever);
+  const int length = static_cast<int>(own.size());
+  std::vector<int> lengths(at(size())), begins(at(size()));
+  MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, MPI_COMM_WORLD);
+  std::exclusive_scan(lengths.begin(), lengths.end(), begins.begin(), 0);
+  std::string all(at(begins.back() + lengths.back()), '\0');
+  MPI_Allgatherv(own.data(), length, MPI_CHAR, all.data(), lengths.data(), begins.data(), MPI_CHAR,
+                 MPI_COMM_WORLD);
+  std::vector<std::string> out;
+  for (std::size_t r = 0; r < lengths.size(); ++r) out.push_back(all.substr(at(begins[r]), at(lengths[r])));
+  return out;
+}
+
+std::vector<int> MpiProcess::hosts() {
+  const Heartbeat::Call call(heartbeat_, "agreeing to begin", Heartbeat::Busy::for_ever);
+  MPI_Comm here = MPI_COMM_NULL;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank(), MPI_INFO_NULL, &here);
+  int first = rank();
+  MPI_Bcast(&first, 1, MPI_INT, 0, here);
+  MPI_Comm_free(&here);
+  std::vector<int> firsts(at(size())), out;
+  MPI_Allgather(&first, 1, MPI_INT, firsts.data(), 1, MPI_INT, MPI_COMM_WORLD);
+  std::vector<int> sorted = firsts;
+  std::ranges::sort(sorted);
+  sorted.erase(std::ranges::unique(sorted).begin(), sorted.end());
+  for (const int each : firsts)
+    out.push_back(static_cast<int>(std::ranges::lower_bound(sorted, each) - sorted.begin()));
+  return out;
 }
 
 std::optional<std::string> MpiProcess::disagreement(std::span<const Agreement> own) {
