@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -42,8 +43,15 @@ std::string sum_of(const std::map<std::string, InitialValue>& values) {
   return sum_of(all);
 }
 
-std::string sum_of(const std::vector<CheckpointReader>& checkpoints) {
-  return checkpoints.empty() ? "" : sum_of(to_json(checkpoints.front().manifest()));
+/// Of copies each host has the checksums of its own alone, and its plan, with the time that it was searched for.
+std::string sum_of_resumed(const CheckpointPlans& plans) {
+  if (plans.resume.empty()) return "";
+  Manifest manifest = plans.resume.front().manifest();
+  if (plans.resumes_from_copies) {
+    manifest.plan.clear();
+    for (Shard& shard : manifest.shards) std::ranges::fill(shard.blocks, 0);
+  }
+  return sum_of(to_json(manifest));
 }
 
 std::string sum_of(const std::shared_ptr<const AskedNetwork>& asked) {
@@ -90,7 +98,7 @@ std::vector<Agreement> agreements_of(const Arguments& arguments, const TrainingC
   for (const char* of_its_search : {"search_seconds", "status"}) plan.erase(of_its_search);
   const std::string told_plan =
       told(arguments, "--plan", "to search for one; plan once, with -o, and give all ranks --plan");
-  out.push_back({"checkpoint", sum_of(contents.checkpoints.resume), told(arguments, "--resume")});
+  out.push_back({"checkpoint", sum_of_resumed(contents.checkpoints), told(arguments, "--resume")});
   out.push_back({"network", network, arguments.positionals.front()});
   out.push_back({"plan", sum_of(plan.dump()), told_plan});
   const std::string formats_are_of = device_of(arguments).formats_are_of;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <set>
 #include <thread>
 
 #include "shardwright/base/text.h"
@@ -13,6 +14,7 @@
 #include "shardwright/runtime/checkpoint/folder.h"
 #include "shardwright/runtime/communicator/vigil.h"
 #include "shardwright/runtime/launch/agent.h"
+#include "shardwright/runtime/launch/keepers.h"
 #include "shardwright/runtime/launch/rank_logs.h"
 
 namespace shardwright {
@@ -20,9 +22,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Throws: Error if copies could not be kept, or would be of no use.
+void check_survival_of(const Job& job, int hosts) {
+  const int lost = job.survival->hosts;
+  if (!job.program.is_training())
+    throw error("--survive {}: keeps copies of what train trains; of {} launch knows no state", lost,
+                job.program.words.front());
+  if (lost >= hosts)
+    throw error("--survive {}: the job has {} host{}; {}", lost, hosts, hosts == 1 ? "" : "s",
+                hosts == 1 ? "give more, with --hosts FILE"
+                           : fmt::format("{} of them may be lost at most", hosts - 1));
+  if (job.restarts.most == 0)
+    throw error("--survive {} says what the job goes on from; give --restarts K, too", lost);
+}
+
 class Running {
  public:
-  Running(Job job, Terminal& terminal) : job_(std::move(job)), terminal_(terminal) {}
+  Running(Job job, Terminal& terminal) : job_(std::move(job)), terminal_(terminal) {
+    if (job_.survival) keepers_.emplace(job_.patience);
+  }
 
   int run() {
     const Patience patience(3);  // the third interrupt ends mpirun
@@ -53,24 +71,61 @@ class Running {
     return was_interrupted || (end.is_unreached && job_.restarts.most == 0) ? end.status : lost_rank_status;
   }
 
+  /// Without one on each host nothing begins.
+  std::optional<LaunchEnd> without_keepers() {
+    if (!keepers_) return std::nullopt;
+    if (job_.assembly) {
+      job_.assembly->keep(keepers_->name());
+      return std::nullopt;
+    }
+    const auto missing = keepers_->keep_on(job_.hosts.of_ranks);
+    if (!missing) return std::nullopt;
+    const std::string why = fmt::format("host {} cannot be reached: {}", missing->host, missing->why);
+    terminal_.err << fmt::format("shardwright: {}\n", why);
+    return LaunchEnd{.status = 2, .why = why, .is_unreached = true, .hosts = {missing->host}};
+  }
+
+  /// As many of those asked for as hosts there are can lose.
+  std::optional<int> survives() const {
+    if (!job_.survival) return std::nullopt;
+    return std::min(job_.survival->hosts, count_of_hosts(job_.hosts) - 1);
+  }
+
+  std::optional<std::string> lost() {
+    if (job_.assembly) return job_.assembly->lost();
+    if (const auto missing = keepers_->lost()) {
+      lost_keeper_ = missing->host;
+      return fmt::format("host {} is lost: {}", missing->host, missing->why);
+    }
+    return std::nullopt;
+  }
+
   LaunchEnd run_once(int restart) {
+    if (auto end = without_keepers()) return *end;
     const bool is_again = restart > 0;
     logs_.reset();
     if (!job_.log_folder.empty()) logs_.emplace(job_.log_folder, job_.devices, restart);
     const std::string& save = job_.program.checkpoints();
     const bool resumes = is_again && !save.empty() && !checkpoints_in(save).empty();
-    Launch launch_{.ranks = job_.devices,
-                   .words = command_of(job_.program, {job_.devices, is_planned_anew_, resumes, job_.timeout}),
-                   .hosts = job_.hosts,
-                   .tells_ranks_apart = true,
-                   .interrupts = [this] { return interrupts_now(); },
-                   .output = [this](auto rank, auto text) { print(rank, text); },
-                   .errors = [this](auto rank, auto text) { tell(rank, text); }};
-    if (job_.assembly) {
-      launch_.lost = [this] { return job_.assembly->lost(); };
-      launch_.begins = [this](const std::string& folder) { job_.assembly->serve(folder); };
-    }
-    return launch(launch_);
+    Launch launch_{
+        .ranks = job_.devices,
+        .words = command_of(job_.program, {.devices = job_.devices,
+                                           .is_planned_anew = is_planned_anew_,
+                                           .resumes = resumes,
+                                           .timeout = job_.timeout,
+                                           .survives = survives(),
+                                           .survive_every = job_.survival ? job_.survival->every : ""}),
+        .hosts = job_.hosts,
+        .tells_ranks_apart = true,
+        .interrupts = [this] { return interrupts_now(); },
+        .output = [this](auto rank, auto text) { print(rank, text); },
+        .errors = [this](auto rank, auto text) { tell(rank, text); }};
+    if (job_.assembly) launch_.begins = [this](const std::string& folder) { job_.assembly->serve(folder); };
+    if (job_.assembly || keepers_) launch_.lost = [this] { return lost(); };
+    lost_keeper_.reset();
+    LaunchEnd end = launch(launch_);
+    if (lost_keeper_) end.hosts.push_back(*lost_keeper_);
+    return end;
   }
 
   int node_of(int rank) const {
@@ -105,9 +160,11 @@ class Running {
   bool begin_again(const LaunchEnd& end, int number) {
     const int before = job_.devices;
     if (!find_hosts(end)) return false;
-    const std::vector<Checkpoint> saved = checkpoints_in(job_.program.checkpoints());
-    const std::string then =
-        saved.empty() ? "begins anew, without a checkpoint" : "goes on from " + saved.front().folder;
+    const std::string save = job_.program.checkpoints();
+    const std::vector<Checkpoint> saved = save.empty() ? std::vector<Checkpoint>() : checkpoints_in(save);
+    const std::string then = keepers_        ? "goes on from copies in memory"
+                             : saved.empty() ? "begins anew, without a checkpoint"
+                                             : "goes on from " + saved.front().folder;
     std::string line = fmt::format(
         "restart {} of {}: {}; {}", number, job_.restarts.most,
         end.why.empty() ? fmt::format("the job ended with status {}", end.status) : end.why, then);
@@ -119,9 +176,11 @@ class Running {
     terminal_.err << fmt::format("shardwright: {}\n", line);
     if (job_.program.prints_json()) {
       nlohmann::ordered_json restart{{"number", number}, {"of", job_.restarts.most}, {"why", end.why}};
-      restart["checkpoint"] =
-          saved.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(saved.front().folder);
-      restart["step"] = saved.empty() ? 0 : saved.front().step;
+      if (!keepers_) {  // else the ranks find it out, and say it
+        restart["checkpoint"] =
+            saved.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(saved.front().folder);
+        restart["step"] = saved.empty() ? 0 : saved.front().step;
+      }
       restart["devices"] = job_.devices;
       terminal_.out << nlohmann::ordered_json{{"restart", restart}}.dump() << "\n" << std::flush;
     }
@@ -133,14 +192,15 @@ class Running {
     if (job_.assembly) return gather_again();
     if (!job_.restarts.is_elastic || job_.hosts.of_ranks.empty()) return true;
     std::vector<std::string> names;
-    for (const std::string& host : all_hosts_.of_ranks)
+    for (const std::string& host : slots_)
       if (std::ranges::find(names, host) == names.end() &&
           std::ranges::find(end.hosts, host) == end.hosts.end())
         names.push_back(host);
     const std::vector<std::string> there = hosts_that_answer(names, std::chrono::seconds(10));
     std::vector<std::string> left;
-    for (const std::string& host : all_hosts_.of_ranks)
-      if (std::ranges::find(there, host) != there.end()) left.push_back(host);
+    for (const std::string& host : slots_)
+      if (std::ranges::find(there, host) != there.end() && static_cast<int>(left.size()) < all_devices_)
+        left.push_back(host);
     return take(left);
   }
 
@@ -150,7 +210,7 @@ class Running {
       return false;
     }
     job_.hosts.of_ranks = left;
-    is_planned_anew_ = is_planned_anew_ || static_cast<int>(left.size()) != job_.devices;
+    is_planned_anew_ = static_cast<int>(left.size()) != all_devices_;
     job_.devices = static_cast<int>(left.size());
     return true;
   }
@@ -178,22 +238,33 @@ class Running {
 
   Job job_;
   Terminal& terminal_;
-  const LaunchHosts all_hosts_ = job_.hosts;
+  const std::vector<std::string> slots_ = job_.slots.empty() ? job_.hosts.of_ranks : job_.slots;
+  const int all_devices_ = job_.devices;
   const std::vector<int> all_nodes_ = job_.nodes;
   bool is_planned_anew_ = false;
   std::optional<RankLogs> logs_;
+  std::optional<Keepers> keepers_;
+  std::optional<std::string> lost_keeper_;  // the host of one
 };
 
 }  // namespace
 
-void check(const Job& job) {
+int count_of_hosts(const LaunchHosts& hosts) {
+  const std::set<std::string> all(hosts.of_ranks.begin(), hosts.of_ranks.end());
+  return std::max(1, static_cast<int>(all.size()));
+}
+
+void check(const Job& job, int hosts) {
+  if (job.survival) check_survival_of(job, hosts);
   const bool restarts = job.restarts.most > 0;
   if (restarts && !job.program.is_training())
     throw error("--restarts {}: goes on from checkpoints of train; {} has none that launch knows",
                 job.restarts.most, job.program.words.front());
-  if (restarts && job.program.checkpoints().empty())
-    throw error("--restarts {}: goes on from the last checkpoint; give train --save DIR, and --save-every K",
-                job.restarts.most);
+  if (restarts && job.program.checkpoints().empty() && !job.survival)
+    throw error(
+        "--restarts {}: goes on from the last checkpoint; give train --save DIR, and --save-every K; or "
+        "--survive F",
+        job.restarts.most);
   if (job.restarts.is_elastic && !restarts)
     throw error("--elastic says how to restart; give --restarts K, too");
   if (job.log_folder.empty()) return;

@@ -11,6 +11,7 @@
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/training_options.h"
 #include "shardwright/runtime/launch/child.h"
+#include "shardwright/runtime/launch/hosts.h"
 #include "shardwright/runtime/launcher.h"
 
 namespace shardwright {
@@ -81,6 +82,13 @@ std::string LaunchedProgram::checkpoints() const { return is_training() ? argume
 
 bool LaunchedProgram::prints_json() const { return arguments && arguments->has("--json"); }
 
+std::string LaunchedProgram::net() const { return arguments ? arguments->text("--net") : ""; }
+
+std::optional<int> LaunchedProgram::survives() const {
+  if (!is_training() || !arguments->has("--survive")) return std::nullopt;
+  return static_cast<int>(arguments->integer("--survive", 0, 0, most_launched_ranks));
+}
+
 LaunchedProgram launched_program(const std::vector<std::string>& words) {
   if (words.empty())
     throw error("launch: what is to be launched stands behind --: launch --devices 4 -- train ffn");
@@ -117,11 +125,15 @@ std::vector<std::string> command_of(const LaunchedProgram& program, const Beginn
     words = without(words, has_frozen ? std::vector<std::string>{"--resume"}
                                       : std::vector<std::string>{"--resume", "--init"});
   }
+  if (beginning.survives) words = without(words, {"--survive"});
   std::vector<std::string> more;
   if (beginning.is_planned_anew || !program.devices) more = {"--devices", fmt::to_string(beginning.devices)};
   if (beginning.resumes) more.insert(more.end(), {"--resume", "auto"});
   if (!beginning.timeout.empty() && !program.arguments->has("--timeout"))
     more.insert(more.end(), {"--timeout", beginning.timeout});
+  if (beginning.survives) more.insert(more.end(), {"--survive", fmt::to_string(*beginning.survives)});
+  if (!beginning.survive_every.empty() && !program.arguments->has("--survive-every"))
+    more.insert(more.end(), {"--survive-every", beginning.survive_every});
   words.insert(words.begin() + 1, more.begin(), more.end());
   return own_program(words);
 }

@@ -10,11 +10,14 @@
 #include "shardwright/cli/standard_output.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/runtime/launch/agent.h"
+#include "shardwright/runtime/launch/keeper.h"
 #include "shardwright/runtime/launcher.h"
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == shardwright::agent_word)  // not a verb: only mpirun says it
     return shardwright::run_agent({argv + 2, argv + argc});
+  if (argc > 1 && std::string_view(argv[1]) == shardwright::keeper_word)  // likewise, a launcher
+    return shardwright::run_keeper({argv + 2, argv + argc});
   // Plans are made of millions of small values. What malloc sets aside unmerged it merges with every large one that is
   // freed, again and again: a fifth of planning a deep network.
   mallopt(M_MXFAST, 0);

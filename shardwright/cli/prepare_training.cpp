@@ -98,9 +98,11 @@ Prepared prepared_buckets(const std::vector<StepToPrepare>& steps, const Prepare
 }  // namespace
 
 PreparedTraining prepare_training(const Arguments& arguments, std::optional<FolderLock> lock,
-                                  Terminal& terminal) {
+                                  std::optional<Checkpoint> copies, Terminal& terminal) {
   std::ostringstream notices;  // told once nothing can be wrong any more
-  CheckpointPlans checkpoints = checkpoint_plans(checkpoint_options(arguments), std::move(lock), notices);
+  CheckpointOptions asked_of_checkpoints = checkpoint_options(arguments);
+  asked_of_checkpoints.copies = std::move(copies);
+  CheckpointPlans checkpoints = checkpoint_plans(asked_of_checkpoints, std::move(lock), notices);
   const std::uint64_t seed = seed_of(seed_in(arguments), checkpoints);
   arguments.heed("--save-strategy");
   if (is_first_rank()) {  // before a long search

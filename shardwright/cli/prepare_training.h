@@ -32,9 +32,10 @@ struct PreparedTraining {
   std::optional<RunPage> page;
 };
 
-/// `lock`: of the folder of --save, of the first rank, where it was there before. Tells the plan and what there is to notice.
+/// `lock`: of the folder of --save, of the first rank, where it was there before. `copies`: of the state, that a lost job has left.
+/// Tells the plan and what there is to notice.
 /// Throws: Error as planning and reading data do, or if flags contradict each other.
 PreparedTraining prepare_training(const Arguments& arguments, std::optional<FolderLock> lock,
-                                  Terminal& terminal);
+                                  std::optional<Checkpoint> copies, Terminal& terminal);
 
 }  // namespace shardwright

@@ -1,5 +1,7 @@
 #include "shardwright/cli/run_training.h"
 
+#include <cstdlib>
+#include <memory>
 #include <optional>
 #include <ostream>
 
@@ -9,10 +11,12 @@
 #include "shardwright/cli/mpi_rank.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/prepare_training.h"
+#include "shardwright/cli/survival.h"
 #include "shardwright/frontend/measured_step.h"
 #include "shardwright/frontend/model_folder.h"
 #include "shardwright/frontend/sessions_by_size.h"
 #include "shardwright/runtime/checkpoint/load.h"
+#include "shardwright/runtime/launch/hosts.h"
 #include "shardwright/runtime/trace_file.h"
 
 namespace shardwright {
@@ -57,8 +61,15 @@ SessionOptions session_options(const PreparedTraining& training) {
       training.asked.waiting);
 }
 
-TrainingEnded run_loop(Session& session, PreparedTraining& training, const SessionStart& start) {
+TrainingEnded run_loop(Session& session, PreparedTraining& training, const SessionStart& start,
+                       StateCopies* copies) {
   TrainingOptions options = training.asked.options;
+  if (copies)
+    options.copy = [copies, &training](const RunState& run) {
+      // What it went on from is memory, which its open files would hold.
+      if (training.checkpoints.resumes_from_copies) training.checkpoints.resume.clear();
+      copies->behind(run);
+    };
   options.is_interrupted = [] { return interrupts() > 0; };
   options.stop = &stops_at_once();
   if (training.asked.eval)
@@ -106,8 +117,10 @@ void save_folders(const Session& session, const PreparedTraining& training) {
   }
 }
 
-int train_with(Session& session, PreparedTraining& training, const SessionStart& start, Terminal& terminal) {
-  const TrainingEnded end = run_loop(session, training, start);
+int train_with(Session& session, PreparedTraining& training, const SessionStart& start, Terminal& terminal,
+               StateCopies* copies = nullptr) {
+  const TrainingEnded end = run_loop(session, training, start, copies);
+  if (copies) copies->end();
   if (end.by == EndedBy::none_left) {
     training.reporter.has_none_left(end.steps, training.page.has_value());
     return 0;
@@ -133,30 +146,53 @@ std::optional<FolderLock> own_lock(const Arguments& arguments) {
   return lock_of_run(checkpoint_options(arguments));
 }
 
+/// MPI reads the network that its messages take when this process joins, unless mpirun has said it.
+void use_net(const Arguments& arguments) {
+  const std::string net = arguments.text("--net");
+  if (net.empty()) return;
+  check_net(net);
+  setenv("OMPI_MCA_btl_tcp_if_include", net.c_str(), 0);
+}
+
 /// One rank of many, started by mpirun.
 int run_rank(const Arguments& arguments, Terminal& terminal) {
   std::optional<PreparedTraining> training;
+  std::optional<Survival> survival;
   const auto prepare_rank = [&](MpiProcess& process) {
     std::optional<FolderLock> lock;
     std::optional<std::string> own_error;
     try {
       check_ranks(arguments, process);
+      if (is_to_survive(arguments)) survival.emplace(arguments);
       if (auto own = own_lock(arguments)) lock.emplace(std::move(*own));
     } catch (const Error& e) {
       own_error = e.what();
     }
     // Nobody looks at what is there before the first rank has the lock.
     if (const auto why = process.first_error(own_error)) throw error("{}", *why);
+    if (survival) survival->recover(process);
     const PreparedTraining& t = training.emplace(
-        prepare_training(arguments, std::move(lock), terminal));  // the first rank proves the step for all
+        prepare_training(arguments, std::move(lock), survival ? survival->recovered() : std::nullopt,
+                         terminal));  // the first rank proves the step for all
+    if (survival) survival->certify(t);
     return agreements_of(arguments, {t.asked.options.plan, t.program.pipeline(), t.data,
                                      t.asked.options.length, t.initial, t.checkpoints, t.asked, t.shorter});
   };
   const auto run_prepared = [&](MpiProcess& process) {
     const SessionStart start = start_on(process);
+    if (!survival) {
+      Session session = start(training->program, session_options(*training));
+      return train_with(session, *training, start, terminal);
+    }
+    survival->tell(*training, terminal);
+    survival->fetch(process, *training);
     Session session = start(training->program, session_options(*training));
-    return train_with(session, *training, start, terminal);
+    const std::unique_ptr<StateCopies> copies = survival->copies_of(session, process, *training, terminal);
+    const int status = train_with(session, *training, start, terminal, copies.get());
+    survival->tell(copies->figures(), terminal);
+    return status;
   };
+  use_net(arguments);
   return run_as_mpi_rank({prepare_rank, run_prepared, timeout_of(arguments)}, terminal);
 }
 
@@ -167,7 +203,7 @@ int train_over_mpi(const Arguments& arguments, Terminal& terminal) {
 }
 
 int train_on_threads(const Arguments& arguments, Terminal& terminal) {
-  PreparedTraining training = prepare_training(arguments, own_lock(arguments), terminal);
+  PreparedTraining training = prepare_training(arguments, own_lock(arguments), std::nullopt, terminal);
   const SessionStart start = start_threads;
   Session session = start(training.program, session_options(training));
   try {

@@ -79,6 +79,13 @@ void find_resume(const CheckpointOptions& options, CheckpointPlans& plans, std::
     throw error("{} {}: has checkpoints of another run; give another folder", flag("--save"), plans.folder);
 }
 
+/// The last that is saved, by its name alone.
+std::int64_t last_step_in(const std::string& folder) {
+  if (folder.empty() || !is_folder(folder)) return -1;
+  const std::vector<Checkpoint> all = checkpoints_in(folder);
+  return all.empty() ? -1 : all.front().step;
+}
+
 Error taken(const std::string& folder, Door door) {
   return error("{} {}: has checkpoints already; {} auto goes on from them, or give another folder",
                called(door, "--save"), folder, called(door, "--resume"));
@@ -104,10 +111,13 @@ CheckpointPlans checkpoint_plans(const CheckpointOptions& options, std::optional
                   options.door == Door::command ? "--save DIR" : "save");
   plans.every = options.save_every;
   plans.keep = options.keep;
+  plans.resumes_from_copies = options.copies && options.copies->step >= last_step_in(plans.folder);
   if (options.resume && options.init && !options.has_frozen)
     throw error("{} goes on with a run and {} starts one; give one of them", flag("--resume"),
                 flag("--init"));
-  if (options.resume) {
+  if (plans.resumes_from_copies) {
+    plans.resume.emplace_back(options.copies->folder);
+  } else if (options.resume) {
     find_resume(options, plans, notices);
   } else if (is_folder(plans.folder) && !checkpoints_in(plans.folder).empty()) {
     throw taken(plans.folder, options.door);
@@ -244,7 +254,8 @@ Saving::Saving(Session& session, CheckpointPlans& plans, const std::string& plan
   if (plans.folder.empty()) return;
   const RunState* const resumed = plans.resumed();
   const bool goes_on_there =
-      resumed && is_same(fs::canonical(plans.resume.front().folder()).parent_path().string(), plans.folder);
+      resumed && !plans.resumes_from_copies &&
+      is_same(fs::canonical(plans.resume.front().folder()).parent_path().string(), plans.folder);
   if (goes_on_there) last_ = resumed->step;
   const bool was_there = plans.lock.has_value();
   saver_.emplace(session, SaveOptions{.folder = plans.folder,
@@ -255,7 +266,7 @@ Saving::Saving(Session& session, CheckpointPlans& plans, const std::string& plan
   if (goes_on_there) {
     set_aside_later(plans.folder, resumed->step);
     link_to(plans.folder, std::string(latest_link), resumed->step);  // a killed run may have left it behind
-  } else if (!was_there && !checkpoints_in(plans.folder).empty()) {
+  } else if (!was_there && !plans.resumes_from_copies && !checkpoints_in(plans.folder).empty()) {
     throw taken(plans.folder, plans.door);  // by a run that started at the same time
   }
 }

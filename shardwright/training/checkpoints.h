@@ -24,6 +24,9 @@ struct CheckpointOptions {
   std::optional<std::string> init = {};  // a checkpoint whose weights it starts with, if it is a folder
   /// What no checkpoint has, parameters that are frozen, comes from `init` where a run goes on, too.
   bool has_frozen = false;
+  /// Copies of the state that a lost job has left in memory (runtime/checkpoint/recovered_state.h): a folder, and the step. A run goes
+  /// on from them unless `save` has a later checkpoint.
+  std::optional<Checkpoint> copies = {};
   Door door = Door::code;
 };
 
@@ -34,6 +37,7 @@ struct CheckpointPlans {
   std::int64_t keep = 0;
   std::optional<FolderLock> lock = {};  // of the folder, where it was there before; of the first process
   std::vector<CheckpointReader> resume = {};  // to go on from: the first that is whole
+  bool resumes_from_copies = false;           // in memory, of this run
   std::optional<CheckpointReader> init = {};  // to start with the weights of
   Door door = Door::code;
 

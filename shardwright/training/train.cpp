@@ -33,7 +33,7 @@ class Loop {
     saving_.emplace(session, plans, options.plan, tell_it);
     state_.best = beside_->best();
     state_.best_of = options.keep_best;
-    if (!plans.folder.empty()) state_.frozen = sample_of_frozen(session);
+    if (!plans.folder.empty() || options.copy) state_.frozen = sample_of_frozen(session);
   }
 
   TrainingEnded run(std::int64_t first) {
@@ -52,6 +52,7 @@ class Loop {
       const bool is_best = beside_->evaluate(session_, out.steps, false);
       state_.best = beside_->best();
       saving_->behind(state_, is_best);
+      if (options_.copy) options_.copy(state_);
     }
     state_.step = out.steps;
     if (out.by != EndedBy::interrupt && beside_->evaluate(session_, out.steps, true)) {

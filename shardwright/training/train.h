@@ -59,6 +59,9 @@ struct TrainingOptions {
   Recording recording = Recording::none;
   std::string plan = {};  // as JSON, for checkpoints
   RunState run = {};      // but for the step
+  /// Behind each step, with what a run needs to go on from there: for copies of the state elsewhere. Null: there are none. All
+  /// processes call it.
+  std::function<void(const RunState&)> copy = {};
   /// What to do as a step; null: the session's. All processes call it.
   std::function<std::vector<Tensor>(const StepBatch&)> step = {};
   /// Asked between steps: whether the run shall end, saved; of this process.

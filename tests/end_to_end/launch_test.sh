@@ -12,7 +12,9 @@ if [[ $test == on_hosts_* && -z ${LAUNCH_TEST_HOST-} ]]; then
     exit 77
   fi
   ip netns del "swtest$$"
-  LAUNCH_TEST_HOST=0 exec tests/support/net/hosts.sh 3 0 "$0" "$test" "$program"
+  hosts=3
+  [[ $test != on_hosts_survive* ]] || hosts=4
+  LAUNCH_TEST_HOST=0 exec tests/support/net/hosts.sh $hosts 0 "$0" "$test" "$program"
 fi
 
 reach=${OMPI_MCA_plm_rsh_agent-} # on hosts that are namespaces: in front of an address and a command
@@ -39,7 +41,7 @@ same_losses() {
 leaves_nothing() {
   local left i
   for ((i = 0; i < 100; ++i)); do
-    left=$(find "$scratch" /dev/shm -maxdepth 1 -name 'shardwright-job-*' -newer "$scratch/begun"
+    left=$(find "$scratch" /dev/shm -maxdepth 1 -name 'shardwright-[jk]*' -newer "$scratch/begun"
       pgrep -af -- "$scratch" | grep -v launch_test || true)
     [[ $left ]] || return 0
     sleep 0.1
@@ -90,6 +92,11 @@ errors() {
   refused 2 "shardwright: $scratch/table: rank 1 is missing; the largest is 2" --rank-table "$scratch/table" -- train ffn
   refused 2 "shardwright: --restarts 2: goes on from the last checkpoint; give train --save*" --devices 2 --restarts 2 -- train ffn
   refused 2 "shardwright: --elastic says how to restart*" --hosts "$scratch/hosts" --elastic -- train ffn --save "$scratch/r"
+  refused 2 "shardwright: --survive 1: the job has 1 host; give more, with --hosts FILE" --devices 2 --survive 1 --restarts 1 -- train ffn
+  refused 2 "shardwright: --survive 0 says what the job goes on from; give --restarts K, too" --devices 2 --survive 0 -- train ffn
+  refused 2 "shardwright: --survive-every 3 says how often; give --survive F, too" --devices 2 --survive-every 3 -- train ffn
+  refused 2 "shardwright: --survive 1: keeps copies of what train trains; of sh *" --devices 2 --survive 1 --restarts 1 -- sh -c true
+  refused 2 "shardwright: --survive 0 but train is told 1" --devices 2 --survive 0 --restarts 1 -- train ffn --survive 1
   refused 2 "shardwright: --net no9: is no network of this host; there are lo*" --net no9 --devices 2 -- train ffn
   refused 2 "shardwright: --master-addr h: --nodes is missing*" --devices 2 --master-addr h --master-port 2000 --node-rank 0 -- train ffn
   # Another program has the port.
@@ -175,6 +182,40 @@ dynamic_networking() {
   leaves_nothing
 }
 
+# Each process is told which rank of a table it is; any program can be started so.
+rank_table() {
+  local n tasks=() words=(train "${model[@]}" --steps 6)
+  echo '{"server_list": [{"server_id": "127.0.0.1", "device": [{"rank_id": 0}, {"rank_id": 1}]}]}' >"$scratch/table"
+  export RANK_TABLE_FILE=$scratch/table
+  for n in 1 0; do
+    RANK_ID=$n "$program" "${words[@]}" --net lo >"$scratch/out.$n" 2>"$scratch/err.$n" &
+    tasks+=($!)
+  done
+  for n in "${tasks[@]}"; do wait "$n" || fail "$(cat "$scratch"/err.?)"; done
+  tasks=()
+  for n in 1 0; do
+    RANK_ID=$n "$program" launch -- sh -c 'echo "I am $OMPI_COMM_WORLD_RANK"' >"$scratch/said.$n" 2>"$scratch/err.$n" &
+    tasks+=($!)
+  done
+  for n in "${tasks[@]}"; do wait "$n" || fail "$(cat "$scratch"/err.?)"; done
+  [[ $(cat "$scratch"/said.?) == $'I am 0\nI am 1' ]] || fail "$(cat "$scratch"/said.?)"
+  RANK_ID=2 "$program" train ffn >"$scratch/out" 2>&1 && fail "a rank that is not in the table, and it ran"
+  [[ $(<"$scratch/out") == "shardwright: RANK_ID"* ]] || fail "$(cat "$scratch/out")"
+  unset RANK_TABLE_FILE
+  same_losses "$scratch/out.0" "${model[@]}" --steps 6 --devices 2
+  leaves_nothing
+}
+
+# `train --net` where mpirun, or train itself, starts ranks.
+net() {
+  "$program" train "${model[@]}" --steps 6 --devices 2 --runtime mpi --net lo >"$scratch/out" 2>"$scratch/err" || fail "$(cat "$scratch/err")"
+  same_losses "$scratch/out" "${model[@]}" --steps 6 --devices 2
+  "$program" train ffn --devices 2 --runtime mpi --net no9 >"$scratch/out" 2>"$scratch/err" && fail "no such network, and it ran"
+  [[ $(<"$scratch/err") == "shardwright: --net no9: is no network of this host; there are lo"* ]] || fail "$(cat "$scratch/err")"
+  "$program" train ffn --devices 2 --net lo >"$scratch/out" 2>"$scratch/err" && fail "threads with a network, and it ran"
+  [[ $(<"$scratch/err") == "shardwright: --net has no effect on "* ]] || fail "$(cat "$scratch/err")"
+}
+
 # What an srun sets whose Open MPI knows no PMIx.
 srun() {
   local n tasks=()
@@ -244,6 +285,79 @@ on_hosts_lost() {
   wait "${nodes[1]}" || fail "node 1: $(cat "$scratch/err.1")"
   wait "${nodes[2]}" && fail "node 2 has ended well"
   grep -q "shardwright: node 0 (10.77.0.10:9100) is lost: it gives no sign of life" "$scratch/err.2" || fail "$(cat "$scratch/err.2")"
+  leaves_nothing
+}
+
+# lose_host N: all that runs there ends at once, and its memory is gone.
+lose_host() {
+  local name
+  name=$($reach "10.77.0.$1" hostname)
+  ip netns pids "$name" | xargs -r kill -9 2>/dev/null || true
+  rm -rf /dev/shm/*-"$name"
+}
+
+# survives HOST STEP WORDS...: that host is lost behind that step. The job goes on from memory, one save behind at most.
+survives() {
+  local run rc=0 begun step
+  "$program" launch --hosts "$scratch/hosts" --survive 1 --restarts 1 -- train "${@:3}" >"$scratch/out" 2>"$scratch/err" &
+  run=$!
+  wait_for "$scratch/out" "\"step\":$2,"
+  begun=$(date +%s%N)
+  lose_host "$1"
+  wait_for "$scratch/out" '"resumed"'
+  echo "host $1 lost behind step $2: goes on after $((($(date +%s%N) - begun) / 1000000)) ms"
+  wait "$run" || rc=$?
+  [[ $rc == 0 ]] || fail "exit status $rc: $(cat "$scratch/err")"
+  grep -q "restart 1 of 1: host 10.77.0.$1 is lost: .*; goes on from copies in memory" "$scratch/err" || fail "$(cat "$scratch/err")"
+  step=$(grep -o '"from":"copies","step":[0-9]*' "$scratch/out" | grep -o '[0-9]*$')
+  ((step >= $2 - 1)) || fail "goes on from step $step, and the host was lost behind $2"
+}
+
+# Any host but that of the launcher, at any moment: by the same plan, for there is a host to spare, to the last bit; and planned
+# anew for those that are left. Where the plan has the state on one host alone copies are sent, where it is replicated they
+# are there. There is no folder for checkpoints at all.
+on_hosts_survive() {
+  local of_three=("llama:layers=3,hidden=48,heads=3,kv_heads=3,ffn=48,vocab=66,seq=8,batch=12" --optimizer adamw --json --steps 150)
+  local words=("${of_three[@]}" --devices 3) split
+  on_hosts 10 11 12 13
+  for split in "--stages 3 --micro-batches 4" "--set dp=1,tp=3" "--parallel data_parallel"; do
+    # shellcheck disable=SC2086 # words
+    survives $((11 + RANDOM % 2)) $((20 + RANDOM % 100)) "${words[@]}" $split
+    grep -q 'planned anew' "$scratch/err" && fail "$(cat "$scratch/err")"
+    # shellcheck disable=SC2086
+    same_losses "$scratch/out" "${words[@]}" $split
+    leaves_nothing
+  done
+  words=("${of_three[@]}")
+  survives $((11 + RANDOM % 3)) $((20 + RANDOM % 40)) "${words[@]}"
+  grep -q ', planned anew for 3 devices$' "$scratch/err" || fail "$(cat "$scratch/err")"
+  "$program" train "${words[@]}" --devices 1 >"$scratch/one" 2>/dev/null
+  paste -d: <(steps "$scratch/one") <(steps "$scratch/out") | awk -F: '{ d = $3 - $6; if ($3 == "" || d * d > 1e-7) exit 1 }
+    END { if (NR != 150) exit 1 }' || fail "other losses: $(steps "$scratch/out" | tail -n 3)"
+  refused 2 "shardwright: --survive 4: the job has 4 hosts; 3 of them may be lost at most" \
+    --hosts "$scratch/hosts" --survive 4 --restarts 1 -- train ffn
+  leaves_nothing
+}
+
+# The same between nodes that have gathered; one whose link goes down.
+on_hosts_survive_gathered() {
+  local words=("${model[@]}" --steps 200) n rc=0 step
+  nodes=()
+  for n in 0 1 2 3; do
+    $reach "10.77.0.1$n" exec "$program" launch --devices 4 --nodes 4 --node-rank "$n" --master-addr 10.77.0.10 \
+      --master-port 9100 --restarts 1 --survive 2 --survive-every 2 --timeout 3s -- train "${words[@]}" >"$scratch/out.$n" 2>"$scratch/err.$n" &
+    nodes+=($!)
+  done
+  wait_for "$scratch/out.0" '"step":81,'
+  # shellcheck disable=SC2046 # numbers
+  $reach 10.77.0.12 ip link set eth0 down
+  wait "${nodes[0]}" || rc=$?
+  [[ $rc == 0 ]] || fail "exit status $rc: $(cat "$scratch/err.0")"
+  grep -q 'restart 1 of 1: node 2 .*; goes on from copies in memory, planned anew for 3 devices$' "$scratch/err.0" || fail "$(cat "$scratch/err.0")"
+  step=$(grep -o '"from":"copies","step":[0-9]*' "$scratch/out.0" | grep -o '[0-9]*$')
+  ((step >= 78)) || fail "goes on from step $step"
+  [[ $(steps "$scratch/out.0" | wc -l) == 200 ]] || fail "steps are missing"
+  for n in 1 3; do wait "${nodes[n]}" || fail "node $n: $(cat "$scratch/err.$n")"; done
   leaves_nothing
 }
 

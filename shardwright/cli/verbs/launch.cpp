@@ -10,6 +10,8 @@
 #include "shardwright/cli/batch_scripts.h"
 #include "shardwright/cli/interrupts.h"
 #include "shardwright/cli/job.h"
+#include "shardwright/cli/started_apart.h"
+#include "shardwright/cli/survival.h"
 #include "shardwright/cli/waiting.h"
 #include "shardwright/runtime/launch/node.h"
 
@@ -73,10 +75,24 @@ BatchJob batch_job(const Arguments& arguments, const LaunchedProgram& program) {
                .program_words = program.words};
   if (out.hosts > out.devices)
     throw error("--nodes {}: there are {} devices for them", out.hosts, out.devices);
-  for (const char* flag : {"--log-dir", "--timeout", "--net", "--restarts"})
+  for (const char* flag : {"--log-dir", "--timeout", "--net", "--restarts", "--survive", "--survive-every"})
     if (arguments.has(flag)) out.launch_words.insert(out.launch_words.end(), {flag, arguments.text(flag)});
   if (arguments.is_on("--elastic")) out.launch_words.emplace_back("--elastic");
   return out;
+}
+
+/// Of the flags, or the training's own.
+std::optional<SurvivalAsked> survival_of(const Arguments& arguments, const LaunchedProgram& program) {
+  const std::optional<int> own = program.survives();
+  const std::string every = arguments.text("--survive-every");
+  if (!arguments.has("--survive") && !own) {
+    if (!every.empty()) throw error("--survive-every {} says how often; give --survive F, too", every);
+    return std::nullopt;
+  }
+  if (!every.empty()) arguments.integer("--survive-every", 1);
+  const int lost = arguments.has("--survive") ? count(arguments, "--survive", 0, most_launched_ranks) : *own;
+  if (own && *own != lost) throw error("--survive {} but {} is told {}", lost, program.words.front(), *own);
+  return SurvivalAsked{lost, every};
 }
 
 Job job_of(const Arguments& arguments) {
@@ -85,9 +101,11 @@ Job job_of(const Arguments& arguments) {
   if (!job.log_folder.empty()) job.log_folder = std::filesystem::absolute(job.log_folder).string();
   job.patience = timeout_of(arguments);
   if (arguments.has("--timeout")) job.timeout = arguments.text("--timeout");
-  job.hosts.net = arguments.text("--net");
-  job.restarts = {static_cast<int>(arguments.integer("--restarts", 0, 0, INT_MAX)),
-                  arguments.is_on("--elastic")};
+  job.hosts.net = arguments.text("--net", job.program.net());
+  job.survival = survival_of(arguments, job.program);
+  // What survives the loss of hosts goes on without them.
+  const bool is_elastic = arguments.is_on("--elastic") || (job.survival && job.survival->hosts > 0);
+  job.restarts = {static_cast<int>(arguments.integer("--restarts", 0, 0, INT_MAX)), is_elastic};
   return job;
 }
 
@@ -106,9 +124,10 @@ void add_hosts(const Arguments& arguments, Job& job) {
     const std::vector<Host> hosts = read_hosts(path);
     job.devices = devices_of(arguments, job.program, slots_of(hosts), "");
     job.hosts.of_ranks = hosts_of_ranks(hosts, job.devices, fmt::format("--devices {}", job.devices), path);
+    job.slots = hosts_of_ranks(hosts, slots_of(hosts), "", path);
   } else {
     job.devices = devices_of(arguments, job.program, 0, ", or hosts with --hosts FILE");
-    if (job.restarts.is_elastic)
+    if (arguments.is_on("--elastic"))
       throw error("--elastic goes on with the hosts that are left, and here is one; give --hosts FILE");
   }
 }
@@ -136,7 +155,7 @@ int run_gathered(const Arguments& arguments, Job job, Terminal& terminal) {
   if (nodes > job.devices) throw error("--nodes {}: there are {} devices for them", nodes, job.devices);
   NodeWords words{nodes, job.program.words};
   words.program.insert(words.program.begin(), {"--devices", fmt::to_string(job.devices), "--"});
-  check(job);
+  check(job, nodes);
   const std::string address = arguments.text("--master-addr");  // which node 0 is
   arguments.check_heeded(terminal.err);
   if (node > 0) {
@@ -165,15 +184,23 @@ int run(const Arguments& arguments, Terminal& terminal) {
     arguments.heed(way);
     const BatchJob batch = batch_job(arguments, job.program);
     job.log_folder.clear();  // is made where it runs
-    check(job);
+    check(job, batch.hosts);
     arguments.check_heeded(terminal.err);
     terminal.out << (way == "--slurm" ? slurm_script(batch) : kubernetes_manifest(batch));
     return 0;
   }
   if (!job.hosts.net.empty()) check_net(job.hosts.net);
+  if (way.empty() && is_started_as_mindspore())
+    if (const auto start = started_apart()) {
+      if (arguments.has("--devices"))
+        job.program.devices = count(arguments, "--devices", 1, most_launched_ranks);
+      check(job, start->ranks);
+      arguments.check_heeded(terminal.err);
+      return run_apart(*start, std::move(job), terminal);
+    }
   if (way == "--master-addr") return run_gathered(arguments, std::move(job), terminal);
   add_hosts(arguments, job);
-  check(job);
+  check(job, count_of_hosts(job.hosts));
   arguments.check_heeded(terminal.err);
   return shardwright::run(std::move(job), terminal);
 }
@@ -199,6 +226,8 @@ std::vector<Verb> launch() {
                  {"--log-dir", "DIR", "keep what each rank prints, as DIR/1/rank.N/stdout and stderr", ""},
                  {"--restarts", "K",
                   "go on from the last checkpoint, up to K times, when a rank or a host was lost", ""},
+                 survive_flag(),
+                 survive_every_flag(),
                  {"--elastic", "", "restart on the hosts that are left, planned anew for them", ""},
                  {"--timeout", "S",
                   "for hosts to be there, and for signs of life, also of train's ranks (default: 60s)", ""},

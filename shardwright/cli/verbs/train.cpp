@@ -4,12 +4,14 @@
 #include "shardwright/cli/run_training.h"
 #include "shardwright/cli/sample_flags.h"
 #include "shardwright/cli/strategies.h"
+#include "shardwright/cli/survival.h"
 #include "shardwright/cli/waiting.h"
 
 namespace shardwright::verbs {
 namespace {
 
 int run(const Arguments& arguments, Terminal& terminal) {
+  check_survival(arguments);
   return runtime_of(arguments) == Runtime::mpi ? train_over_mpi(arguments, terminal)
                                                : train_on_threads(arguments, terminal);
 }
@@ -35,6 +37,8 @@ std::vector<Verb> train() {
             {"--save", "DIR", "keep checkpoints there: at the end, and when interrupted", ""},
             {"--save-every", "K", "also after every K-th step, while training goes on", ""},
             {"--keep", "N", "only the last N checkpoints (default: all)", ""},
+            survive_flag(),
+            survive_every_flag(),
             {"--save-folder", "DIR",
              "of a model that is a folder: what it was trained to, as such a folder; of one with "
              "adapters: these, as PEFT's",
@@ -58,6 +62,10 @@ std::vector<Verb> train() {
             {"--tensorboard", "DIR", "event files with what each step tells", ""},
             {"--time-limit", "S", "end after the step in which so many seconds are over", ""},
             timeout_flag(),
+            {"--net", "NAME",
+             "of ranks that are processes, the network interface between hosts, or a network: eth1, "
+             "10.0.0.0/24",
+             ""},
             {"--check-replicas", "K",
              "behind every K-th step, compare what several ranks hold: a copy that has come apart ends the "
              "run",

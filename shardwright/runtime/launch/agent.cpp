@@ -60,14 +60,6 @@ std::string remote_shell_text() {
   return more ? words + " " + more : words;
 }
 
-std::vector<std::string> remote_shell() {
-  const std::string text = remote_shell_text();
-  std::vector<std::string> out;
-  for (std::string_view word : split(text, ' '))
-    if (!word.empty()) out.emplace_back(word);
-  return out;
-}
-
 std::string last_line(const std::string& text) {
   std::string out;
   for (std::string_view line : split(text, '\n'))
@@ -178,6 +170,14 @@ int by_node(int socket, Remote remote, const std::string& host, const std::strin
 }
 
 }  // namespace
+
+std::vector<std::string> remote_shell() {
+  const std::string text = remote_shell_text();
+  std::vector<std::string> out;
+  for (std::string_view word : split(text, ' '))
+    if (!word.empty()) out.emplace_back(word);
+  return out;
+}
 
 std::string own_path() {
   std::array<char, PATH_MAX> path{};

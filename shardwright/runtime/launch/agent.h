@@ -26,6 +26,9 @@ std::string name_file(const std::string& job_folder, const std::string& name);
 /// Arguments for ssh, or for what Open MPI's other setting says in its place.
 constexpr const char* variable_of_arguments = "OMPI_MCA_plm_rsh_args";
 
+/// In front of a host and a command: ssh, or what Open MPI's own settings say in its place.
+std::vector<std::string> remote_shell();
+
 /// Those of which a remote shell comes back in time.
 std::vector<std::string> hosts_that_answer(const std::vector<std::string>& hosts,
                                            std::chrono::nanoseconds most);

@@ -266,6 +266,11 @@ std::string Assembly::host_of(int node) {
   return it == nodes_.end() || is_own(it->second.address) ? host_name() : it->second.address;
 }
 
+void Assembly::keep(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [number, node] : nodes_) node.wire.send({JobMessage::Kind::keep, name});
+}
+
 void Assembly::serve(const std::string& job_folder) {
   const int listener = listening_at(socket_of(job_folder));
   const std::lock_guard lock(mutex_);

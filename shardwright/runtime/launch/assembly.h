@@ -50,6 +50,8 @@ class Assembly {
   /// As mpirun is to call the host of a node.
   std::string host_of(int node);
 
+  /// Nodes that are there keep copies of states, under this name.
+  void keep(const std::string& name);
   /// From here on agents of the job with this folder are served. Forgets who was lost.
   void serve(const std::string& job_folder);
   /// Who was lost since, in words.

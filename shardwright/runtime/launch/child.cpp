@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,13 +20,14 @@ namespace shardwright {
 namespace {
 
 /// Runs in the child; does not return.
-[[noreturn]] void become(std::vector<std::string> words, const std::vector<std::string>& without, int output,
-                         int errors) {
+[[noreturn]] void become(std::vector<std::string> words, const std::vector<std::string>& without, int input,
+                         int output, int errors) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   setpgid(0, 0);
   dup2(output, STDOUT_FILENO);
   dup2(errors, STDERR_FILENO);
-  dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);  // it would read what a calling script reads from
+  if (input < 0) input = open("/dev/null", O_RDONLY);
+  dup2(input, STDIN_FILENO);  // it would read what a calling script reads from
   for (const std::string& name : without) unsetenv(name.c_str());
   std::vector<char*> pointers;
   for (std::string& w : words) pointers.push_back(w.data());
@@ -48,15 +50,22 @@ bool can_be_started(const std::string& program) {
   });
 }
 
-Child::Child(const std::vector<std::string>& words, const std::vector<std::string>& without) {
-  std::array<int, 2> output{}, errors{};
-  if (pipe2(output.data(), O_CLOEXEC) != 0 || pipe2(errors.data(), O_CLOEXEC) != 0)
+Child::Child(const std::vector<std::string>& words, const std::vector<std::string>& without, Reads reads) {
+  std::array<int, 2> input{-1, -1}, output{}, errors{};
+  const bool is_told = reads == Reads::what_is_told;
+  // A socket: to write to one that nobody reads is no signal.
+  if ((is_told && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, input.data()) != 0) ||
+      pipe2(output.data(), O_CLOEXEC) != 0 || pipe2(errors.data(), O_CLOEXEC) != 0)
     throw io_error("{}: there is no pipe for its messages", words.front());
   std::signal(SIGCHLD, SIG_DFL);  // where a parent had it ignored, how a child ended is lost
   id_ = fork();
   if (id_ < 0) throw io_error("{}: no process can be started", words.front());
-  if (id_ == 0) become(words, without, output[1], errors[1]);
+  if (id_ == 0) become(words, without, input[0], output[1], errors[1]);
   setpgid(id_, id_);  // whoever comes first: a signal to the group finds it
+  if (is_told) {
+    ::close(input[0]);
+    input_ = input[1];
+  }
   ::close(output[1]);
   ::close(errors[1]);
   output_ = output[0];
@@ -68,7 +77,7 @@ Child::~Child() {
     signal_all(SIGKILL);
     wait();
   }
-  for (const int pipe : {output_, errors_})
+  for (const int pipe : {input_, output_, errors_})
     if (pipe >= 0) ::close(pipe);
 }
 
@@ -82,6 +91,17 @@ std::string Child::read(int& pipe) {
     pipe = -1;
     return "";
   }
+}
+
+void Child::tell(std::string_view text) const {
+  if (input_ < 0) return;
+  [[maybe_unused]] const ssize_t may_fail =
+      ::send(input_, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void Child::end_input() {
+  if (input_ >= 0) ::close(input_);
+  input_ = -1;
 }
 
 void Child::signal(int number) const {

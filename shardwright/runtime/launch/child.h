@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace shardwright {
@@ -12,10 +13,14 @@ namespace shardwright {
 /// Of a group of its own: Ctrl-C is for its parent, and who ends it ends all that it has started in that group.
 class Child {
  public:
-  /// The first of `words` is looked for in PATH. It reads nothing, does not have these variables of the environment, and
+  /// What it reads: nothing, or what it is told.
+  enum class Reads { nothing, what_is_told };
+
+  /// The first of `words` is looked for in PATH. It does not have these variables of the environment, and
   /// gets SIGTERM when this process is gone.
   /// Throws: Error of kind io if no process can be started.
-  explicit Child(const std::vector<std::string>& words, const std::vector<std::string>& without = {});
+  explicit Child(const std::vector<std::string>& words, const std::vector<std::string>& without = {},
+                 Reads reads = Reads::nothing);
   /// Ends it, if it has not ended.
   ~Child();
   Child(const Child&) = delete;
@@ -28,6 +33,11 @@ class Child {
   /// What has come through such a pipe, when there is something to read; an empty text: its end.
   std::string read_output() { return read(output_); }
   std::string read_errors() { return read(errors_); }
+
+  /// As far as it is read; waits for nobody.
+  void tell(std::string_view text) const;
+  /// What it reads is at its end.
+  void end_input();
 
   void signal(int number) const;
   /// To all of its group.
@@ -43,7 +53,7 @@ class Child {
   void take(int state);
 
   pid_t id_ = -1;
-  int output_ = -1, errors_ = -1;
+  int input_ = -1, output_ = -1, errors_ = -1;
   std::optional<int> status_;
   int ended_by_ = 0;
 };

@@ -23,6 +23,7 @@
 #include "shardwright/runtime/communicator/vigil.h"
 #include "shardwright/runtime/launch/agent.h"
 #include "shardwright/runtime/launch/child.h"
+#include "shardwright/runtime/launch/keeper.h"
 #include "shardwright/runtime/launch/wire.h"
 
 namespace shardwright {
@@ -126,6 +127,7 @@ class WaitingNode {
       case JobMessage::Kind::stop:
         if (child_) ends_by_ = Clock::now() + 3s;
         break;
+      case JobMessage::Kind::keep: keep(m.text); break;
       case JobMessage::Kind::output: options_.output(m.text); break;
       case JobMessage::Kind::errors: options_.errors(m.text); break;
       case JobMessage::Kind::quit:
@@ -155,6 +157,12 @@ class WaitingNode {
     wire_.send({JobMessage::Kind::sign});
   }
 
+  void keep(const std::string& name) try {
+    if (!kept_ || kept_->name() != name) kept_.emplace(name);
+  } catch (const Error& e) {
+    options_.errors(fmt::format("shardwright: {}\n", e.what()));  // ranks will say that there is none
+  }
+
   /// What node 0 has ended is about to end; for what does not, some seconds are enough.
   void end_child() {
     for (const auto until = Clock::now() + 3s; child_ && !child_->status() && Clock::now() < until;)
@@ -166,6 +174,7 @@ class WaitingNode {
   const NodeOptions& options_;
   Wire wire_;
   std::optional<Child> child_;
+  std::optional<KeptFolder> kept_;
   std::optional<Clock::time_point> ends_by_;
   std::optional<int> status_;
   Clock::time_point last_sign_ = Clock::now();

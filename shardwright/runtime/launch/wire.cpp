@@ -13,7 +13,7 @@ namespace shardwright {
 namespace {
 
 constexpr std::size_t head = 5, most = std::size_t{1} << 20;
-constexpr std::string_view kinds = "hwnskoexipq";
+constexpr std::string_view kinds = "hwnskoeximpq";
 
 }  // namespace
 

@@ -21,6 +21,7 @@ struct JobMessage {
     errors = 'e',
     ended = 'x',      // the command, with this status
     interrupt = 'i',  // the user has wanted so often to stop
+    keep = 'm',       // copies of states on this host, from here on, under this name (keeper.h)
     sign = 'p',       // of life
     quit = 'q',       // the job has ended, with this status
   };
