@@ -4,6 +4,7 @@ Programs run as ranks that mpirun starts, or in one process that stands for all 
 as `python3 -m shardwright.run --devices N program.py` says.
 """
 
+from . import _started_apart  # first: it may start the program anew  # noqa: F401, I001
 from . import (amp, common, communication, context, dataset, experimental, log, mindrecord, mint, nn, numpy, ops, parallel, profiler, runtime,
                train)
 from ._autodiff import grad, value_and_grad

@@ -37,12 +37,14 @@ void check_alone(const Verb& verb) {
                 launched_ranks());
 }
 
-/// The described system starts its processes by it; here, only mpirun does.
+/// One that nobody has started a rank of.
 void tell_rank_table(Terminal& terminal) {
   const char* table = std::getenv("RANK_TABLE_FILE");
-  if (table && *table && rank_of_process() == 0)
+  if (table && *table && rank_of_process() == 0 && !is_started_as_mindspore())
     terminal.err << fmt::format(
-        "shardwright: RANK_TABLE_FILE={} is not read; mpirun says which ranks there are\n", table);
+        "shardwright: RANK_TABLE_FILE={} is not read; {}\n", table,
+        launched_rank() ? "mpirun says which ranks there are"
+                        : "RANK_ID says which rank of it a process is, and launch --rank-table starts all");
 }
 
 /// `help`, `help VERB` and no word at all tell what there is.

@@ -13,6 +13,7 @@
 #include "shardwright/base/error.h"
 #include "shardwright/cli/interrupts.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/runtime/launch/hosts.h"
 #include "shardwright/runtime/launcher.h"
 
 namespace shardwright {
@@ -77,11 +78,13 @@ int run_over_mpi(const Arguments& arguments, Terminal& terminal, const std::func
   if (arguments.positionals[0] == "-")
     throw error("--runtime mpi cannot read the model from standard input; give a name or a file");
   if (launched_rank()) return rank();
+  if (arguments.has("--net")) check_net(arguments.text("--net"));
   arguments.heed_all();  // every rank will say what it heeds
   const int ranks = devices_of(arguments);
   const Patience patience(3);  // the third interrupt ends mpirun
   const int status = launch({.ranks = ranks,
                              .words = own_program(arguments.words),
+                             .hosts = {.of_ranks = {}, .net = arguments.text("--net")},
                              .interrupts = interrupts,
                              .output = [&](auto, auto text) { terminal.out << text << std::flush; },
                              .errors = [&](auto, auto text) { terminal.err << text; }})

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <ostream>
 
+#include "shardwright/base/checksum.h"
+#include "shardwright/base/file.h"
 #include "shardwright/base/given.h"
 #include "shardwright/cli/interrupts.h"
 #include "shardwright/cli/job.h"
@@ -39,6 +41,21 @@ StartedApart by_dynamic_networking(const std::string& role) {
   out.address = needed("MS_SCHED_HOST", why);
   out.port = number("MS_SCHED_PORT", why, 1024, 65535);
   if (!out.is_first) out.own = number("MS_NODE_ID", why, 0, out.ranks - 1);
+  return out;
+}
+
+/// All ranks read the same table, so it gives a port that they have in common, unless one is said.
+StartedApart by_rank_table(const std::string& path) {
+  const std::string why = "RANK_TABLE_FILE=" + path;
+  const std::vector<std::string> hosts = read_rank_table(path);
+  StartedApart out{
+      .ranks = static_cast<int>(hosts.size()), .address = hosts.front(), .called = "MS_SCHED_PORT"};
+  out.own = number("RANK_ID", why, 0, out.ranks - 1);
+  if (!value_of("RANK_SIZE").empty() && number("RANK_SIZE", why, 1, most_launched_ranks) != out.ranks)
+    throw error("RANK_SIZE={}: {} has {} ranks", value_of("RANK_SIZE"), path, out.ranks);
+  out.is_first = out.own == 0;
+  out.port = value_of("MS_SCHED_PORT").empty() ? static_cast<int>(20000 + checksum(read_text(path)) % 20000)
+                                               : number("MS_SCHED_PORT", why, 1024, 65535);
   return out;
 }
 
@@ -92,20 +109,36 @@ int run_first(const StartedApart& start, Job job, const NodeWords& words, Termin
 
 }  // namespace
 
+bool is_started_as_mindspore() {
+  if (launched_rank()) return false;
+  return !value_of("MS_ROLE").empty() ||
+         (!value_of("RANK_TABLE_FILE").empty() && !value_of("RANK_ID").empty());
+}
+
 std::optional<StartedApart> started_apart() {
   if (launched_rank()) return std::nullopt;
   if (const std::string role = value_of("MS_ROLE"); !role.empty()) return by_dynamic_networking(role);
+  if (is_started_as_mindspore()) {
+    StartedApart out = by_rank_table(value_of("RANK_TABLE_FILE"));
+    return out.ranks > 1 ? std::optional(out) : std::nullopt;
+  }
   return by_srun();
 }
 
 int run_apart(const StartedApart& start, const Arguments& arguments, Terminal& terminal) {
   Job job{.program = launched_program(arguments.words)};
+  job.hosts.net = arguments.text("--net");
+  job.patience = timeout_of(arguments);
+  arguments.heed_all();  // every rank will say what it heeds
+  return run_apart(start, std::move(job), terminal);
+}
+
+int run_apart(const StartedApart& start, Job job, Terminal& terminal) {
   if (job.program.devices.value_or(start.ranks) != start.ranks)
     throw error("--devices {} but {} ranks are started; there should be one per device", *job.program.devices,
                 start.ranks);
   job.devices = start.ranks;
-  job.patience = timeout_of(arguments);
-  arguments.heed_all();  // every rank will say what it heeds
+  if (!job.hosts.net.empty()) check_net(job.hosts.net);
   const NodeWords words{start.ranks, job.program.words};
   if (start.is_first) return run_first(start, std::move(job), words, terminal);
   const Patience patience(3);

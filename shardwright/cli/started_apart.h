@@ -1,11 +1,13 @@
 // Copies of this program that something else has started, and that cannot join each other by MPI: with MindSpore's dynamic
-// networking (MS_ROLE, MS_WORKER_NUM, MS_SCHED_HOST, MS_SCHED_PORT, MS_NODE_ID), or by an srun without PMIx. They find each
+// networking (MS_ROLE, MS_WORKER_NUM, MS_SCHED_HOST, MS_SCHED_PORT, MS_NODE_ID) or its rank tables (RANK_TABLE_FILE and
+// RANK_ID), or by an srun without PMIx. They find each
 // other at a port, and the ranks are then started by mpirun (runtime/launch/assembly.h).
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include "shardwright/cli/job.h"
 #include "shardwright/cli/verb.h"
 
 namespace shardwright {
@@ -24,6 +26,11 @@ struct StartedApart {
 /// Throws: Error that names a variable that is missing or wrong.
 std::optional<StartedApart> started_apart();
 
+/// By variables of MindSpore: then whoever reads them has started all ranks, of whatever program.
+bool is_started_as_mindspore();
+
+/// The job's program as its ranks; but for the program, the first says what the job is.
+int run_apart(const StartedApart& start, Job job, Terminal& terminal);
 /// The verb's words as one job. Returns the exit status, which is that of all.
 int run_apart(const StartedApart& start, const Arguments& arguments, Terminal& terminal);
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -110,7 +111,8 @@ def test_msrun_runs_tests(tmp_path):
 
 
 @pytest.mark.parametrize("words, message", [
-    (["--worker_num=2", "--local_worker_num=1", "program.py"], "mpirun --host"),
+    (["--worker_num=2", "--local_worker_num=1", "program.py"], "each of the 2 machines is told its own, from 0 on"),
+    (["--worker_num=3", "--local_worker_num=2", "program.py"], "should divide them"),
     (["--worker_num=0", "program.py"], "at least one"), (["--worker_num=2", "none.py"], "no file 'none.py'"),
     (["--worker_num=2", "--join=yes", "program.py"], "True or False"), (["--worker_num=2"], "no program"),
     (["--rank_table_file=a.json", "program.py"], "not in this front end"),
@@ -133,6 +135,57 @@ def test_processes_that_mpirun_has_not_started(program, tmp_path):
     for how in ({"MS_ROLE": "MS_WORKER", "MS_WORKER_NUM": "8"}, {"RANK_TABLE_FILE": "table.json"}):
         done = run(["-m", "shardwright.run", "program.py"], tmp_path, **how)
         assert done.returncode == 1 and "msrun --worker_num=" in done.stderr.splitlines()[-1]
+
+
+ranks = start + """
+print("rank", get_rank(), "of", get_group_size(), "with", ops.AllReduce()(Tensor([float(get_rank())], ms.float32)).asnumpy(), flush=True)
+"""
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("", 0))
+        return str(s.getsockname()[1])
+
+
+def apart(processes):
+    """What each has printed; all have ended well."""
+    out = [p.communicate(timeout=60) for p in processes]
+    assert [p.returncode for p in processes] == [0] * len(processes), out
+    return [o for o, _ in out]
+
+
+def test_processes_find_each_other_by_dynamic_networking(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(ranks)
+    common = {"MS_WORKER_NUM": "2", "MS_SCHED_HOST": "127.0.0.1", "MS_SCHED_PORT": free_port()}
+    roles = [{"MS_ROLE": "MS_SCHED"}, *({"MS_ROLE": "MS_WORKER", "MS_NODE_ID": str(i)} for i in range(2))]
+    said = apart([started(["env", *(f"{k}={v}" for k, v in {**common, **role}.items()), sys.executable, path], tmp_path)
+                  for role in roles])
+    assert [line for o in said for line in o.splitlines() if line.startswith("rank")] == [
+        "rank 0 of 2 with [1.]", "rank 1 of 2 with [1.]"]
+    assert ends_soon(path)
+
+
+def test_processes_find_each_other_by_a_rank_table(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(ranks)
+    table = tmp_path / "table.json"
+    table.write_text('{"server_list": [{"server_id": "127.0.0.1", "device": [{"rank_id": "0"}, {"rank_id": "1"}]}]}')
+    said = apart([started(["env", f"RANK_TABLE_FILE={table}", f"RANK_ID={i}", sys.executable, path], tmp_path)
+                  for i in range(2)])
+    assert [line for o in said for line in o.splitlines() if line.startswith("rank")] == [
+        "rank 0 of 2 with [1.]", "rank 1 of 2 with [1.]"]
+
+
+def test_msrun_on_several_machines(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(ranks)
+    words = [sys.executable, "-m", "shardwright.msrun", "--worker_num=4", "--local_worker_num=2", "--master_addr=127.0.0.1",
+             f"--master_port={free_port()}", "--join=True", f"--log_dir={tmp_path}", "--worker_log_name=w-{hostname}"]
+    said = apart([started([*words, f"--node_rank={i}", path], tmp_path) for i in range(2)])
+    assert "rank 0 of 4 with [6.]" in said[0] and "rank 3 of 4 with [6.]" in said[1]
+    assert sorted(p.name for p in tmp_path.glob("w-*.log")) == [f"w-{socket.gethostname()}_{r}.log" for r in range(4)]
 
 
 # ---- failures and interrupts ----
