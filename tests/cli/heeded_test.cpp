@@ -175,6 +175,8 @@ class Heeded : public testing::Test {
                                                            {"--net", "eth1"},
                                                            {"--log-dir", "written/logs"},
                                                            {"--restarts", "2"},
+                                                           {"--survive", "1"},
+                                                           {"--survive-every", "2"},
                                                            {"--check-replicas", "1"},
                                                            {"--deterministic-check", ""},
                                                            {"--checkpoint", "weights.safetensors"},
