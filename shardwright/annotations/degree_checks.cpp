@@ -1,11 +1,13 @@
 #include "shardwright/annotations/degree_checks.h"
 
+#include "shardwright/annotations/sequence_dims.h"
+#include "shardwright/base/index.h"
 #include "shardwright/plan/batch.h"
 
 namespace shardwright {
+namespace {
 
-void check_data(const Graph& graph, const Degrees& degrees) {
-  const int data = degrees.sharing(Sharing::batch);
+void check_batch(const Graph& graph, int data) {
   for (const Node& node : graph.nodes)
     for (std::size_t d : batch_dims_of_leaf(graph, node)) {
       const Value& v = graph.value(node.results.front());
@@ -13,6 +15,25 @@ void check_data(const Graph& graph, const Degrees& degrees) {
         throw error("dp={}: does not divide the {} samples of a micro-batch of %{}", data, v.type.shape[d],
                     v.name);
     }
+}
+
+void check_sequence(const Graph& graph, const SequenceDims& dims, int parts) {
+  for (const Node& node : graph.nodes) {
+    if (batch_dims_of_leaf(graph, node).empty()) continue;
+    const Value& v = graph.value(node.results.front());
+    const std::vector<bool>& is_sequence = dims[at(node.results.front().index)];
+    for (std::size_t d = 0; d < is_sequence.size(); ++d)
+      if (is_sequence[d] && v.type.shape[d] % parts)
+        throw error("cp={}: does not divide the sequence of {} of %{}", parts, v.type.shape[d], v.name);
+  }
+}
+
+}  // namespace
+
+void check_data(const Graph& graph, const Calls& calls, const Degrees& degrees) {
+  check_batch(graph, degrees.sharing(Sharing::batch));
+  const int context = degrees.sharing(Sharing::sequence);
+  if (context > 1) check_sequence(graph, sequence_dims(graph, calls), context);
 }
 
 }  // namespace shardwright

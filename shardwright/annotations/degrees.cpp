@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <set>
 #include <span>
+#include <utility>
 
+#include "shardwright/annotations/context_split.h"
 #include "shardwright/annotations/degree_checks.h"
 #include "shardwright/annotations/expert_axes.h"
 #include "shardwright/annotations/low_rank.h"
@@ -27,10 +29,13 @@ class Splitter {
         calls_(calls),
         batch_(batch_dims(graph)),
         said_(graph, asked),
-        low_rank_(low_rank_of(graph, calls)) {
-    if (asked.sequence_parallel.value_or(false)) sequence_ = sequence_dims(graph, calls);
-    add_axes("dp", parts.data, data_);
-    add_axes("tp", parts.tensor, tensor_);
+        low_rank_(low_rank_of(graph, calls)),
+        by_sequence_parallel_(asked.sequence_parallel.value_or(false)) {
+    const int context = asked.degrees.sharing(Sharing::sequence);
+    if (by_sequence_parallel_ || context > 1) sequence_ = sequence_dims(graph, calls);
+    data_ = add_axes(mesh_, "dp", parts.data), context_ = add_axes(mesh_, "cp", {context});
+    tensor_ = add_axes(mesh_, "tp", parts.tensor);
+    context_split_ = {&graph, &sequence_, &mesh_, context_, asked.context};
     experts_ = expert_axes(mesh_, asked.degrees), routing_ = routing_nodes(graph);
     split_.resize(graph.values.size());
     is_weight_.resize(graph.values.size());
@@ -61,16 +66,9 @@ class Splitter {
   };
   const Cut& cut() const { return cut_; }
   bool splits_tensor() const { return splits_tensor_; }
+  const ContextSplit& context() const { return context_split_; }
 
  private:
-  void add_axes(const char* degree, const std::vector<int>& parts, Axes& axes) {
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      if (parts[i] == 1) continue;
-      axes.push_back(mesh_.axis_count());
-      mesh_.axes.push_back({parts.size() == 1 ? degree : fmt::format("{}{}", degree, i), parts[i]});
-    }
-  }
-
   /// Axes of tp behind each dim of a value, as it is after sums over tp.
   using Dims = std::vector<Axes>;
 
@@ -98,7 +96,11 @@ class Splitter {
       reason = split_experts(node, rule, s);
     } else if (reads_data) {
       split_batch(node, rule, s);
+      const bool goes_round = has_round(rule);
+      if (!goes_round) context_split_.by_sequence(node, rule, s);
       reason = tensor_.empty() ? "dp: the batch is split" : split_tensor(id, node, rule, s);
+      if (goes_round) context_split_.around(node, rule, s);
+      if (context_split_.is_in(s)) reason += ", cp: " + context_split_.why();
     }
     const NodeLayouts layouts = layouts_of(rule, s);
     for (std::size_t i = 0; i < node.results.size(); ++i) {
@@ -118,7 +120,7 @@ class Splitter {
       const std::vector<int>& loops = rule.results[result].dims[dim];
       if (!loops.empty() && loops[0] == by_sequence_) return {};
     }
-    return axes.without(data_);
+    return axes.without(data_).without(context_);
   }
 
   bool is_legal(const Rule& rule, const Strategy& s) const {
@@ -162,7 +164,9 @@ class Splitter {
     const std::size_t x = at(node.operands[rows].index);
     std::vector<Axes> of_rows;
     for (std::size_t d = 0; d < rule.operands[rows].dims.size(); ++d)
-      of_rows.push_back(batch_[x][d] ? data_ : !sequence_.empty() && sequence_[x][d] ? tensor_ : Axes());
+      of_rows.push_back(batch_[x][d]                            ? data_
+                        : !sequence_.empty() && sequence_[x][d] ? of_sequence()
+                                                                : Axes());
     for (const auto& [loop, axes] : expert_loops(node, rule, experts_, of_rows)) {
       Strategy tried = s;
       tried.loops[at(loop)] = axes;
@@ -207,7 +211,7 @@ class Splitter {
 
   /// Keys may have fewer heads than tp, but what they are asked by may not: some devices would repeat all of it.
   void check_uses_all(const Node& node, const Strategy& s) const {
-    const int used = mesh_.count(used_axes(s).without(data_));
+    const int used = mesh_.count(used_axes(s).without(data_).without(context_));
     if (cut_.devices == 0 && used < mesh_.count(tensor_))
       throw error("tp={}: there are {} parts (heads) in front of {}", mesh_.count(tensor_), used,
                   graph_.value(node.results.front()).name);
@@ -220,15 +224,6 @@ class Splitter {
     if (size % mesh_.count(tensor_))
       throw error("tp={}: does not divide the {} parts (heads) of {}", mesh_.count(tensor_), size,
                   graph_.value(node.results.front()).name);
-  }
-
-  /// Loop dims behind dim `d` of an operand over which axes may spread. Where the last dim becomes several, these are
-  /// heads and the features of each, which stay together; heads that become several dims stay heads.
-  static std::span<const int> split_loops(const Rule& rule, std::size_t operand, std::size_t d) {
-    const auto& dims = rule.operands[operand].dims;
-    const auto has_it = [&](const RuleTensor& t) { return std::ranges::count(t.dims, dims[d]) > 0; };
-    const bool may_spread = d + 1 < dims.size() || std::ranges::any_of(rule.results, has_it);
-    return std::span(dims[d]).first(may_spread ? dims[d].size() : 1);
   }
 
   /// Puts `axes` on loop dims, major ones first; of them those of tp may be cut.
@@ -274,9 +269,11 @@ class Splitter {
     return false;
   }
 
+  Axes of_sequence() const { return by_sequence_parallel_ ? context_.with(tensor_) : context_; }
+
   bool put(int loop, const Rule& rule, Strategy& s) {
     Strategy tried = s;
-    tried.loops[at(loop)] = tensor_;
+    tried.loops[at(loop)] = s.loops[at(loop)].with(tensor_);
     if (!is_legal(rule, tried)) return false;
     s = std::move(tried);
     splits_tensor_ = true;
@@ -285,7 +282,7 @@ class Splitter {
 
   /// The loop dim of the sequence that `s` splits over tp; -1 if there is none.
   int sequence_loop(const Node& node, const Rule& rule, const Strategy& s) const {
-    for (std::size_t i = 0; i < node.operands.size() && !sequence_.empty(); ++i)
+    for (std::size_t i = 0; i < node.operands.size() && by_sequence_parallel_; ++i)
       for (std::size_t d = 0; d < rule.operands[i].dims.size(); ++d)
         for (int loop : rule.operands[i].dims[d])
           if (sequence_[at(node.operands[i].index)][d] &&
@@ -295,7 +292,8 @@ class Splitter {
   }
 
   bool split_sequence(const Node& node, const Rule& rule, Strategy& s) {
-    if (sequence_.empty()) return false;  // else of what has features: a number for each token is repeated
+    if (!by_sequence_parallel_)
+      return false;  // else of what has features: a number for each token is repeated
     for (std::size_t i = 0; i < node.operands.size(); ++i)
       for (std::size_t d = 0; d + 1 < rule.operands[i].dims.size(); ++d) {
         if (!sequence_[at(node.operands[i].index)][d] || rule.operands[i].dims[d].empty()) continue;
@@ -326,6 +324,7 @@ class Splitter {
       const int loop = result.dims[d][0];
       Axes& has = tried.loops[at(loop)];
       const Axes& asked = wanted->dims[d];
+      if (std::ranges::any_of(has, [&](int a) { return context_.contains(a); })) continue;
       if (has.size() > asked.size() && has.prefix(asked.size()) == asked)
         has = asked;
       else if (has.empty() &&
@@ -364,9 +363,11 @@ class Splitter {
   BatchDims batch_;
   SaidOperators said_;
   LowRank low_rank_;
+  bool by_sequence_parallel_;
   SequenceDims sequence_;  // empty: nothing is split by it
   Mesh mesh_;
-  Axes data_, tensor_;
+  Axes data_, context_, tensor_;
+  ContextSplit context_split_;
   ExpertAxes experts_;
   std::set<NodeId> routing_;
   std::vector<Dims> split_;      // per value
@@ -381,7 +382,7 @@ class Splitter {
 }  // namespace
 
 FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Constraints& constraints) {
-  check_data(graph, constraints.degrees);
+  check_data(graph, calls, constraints.degrees);
   ExpertParts parts = expert_parts(constraints.degrees);
   for (;;) {
     Splitter splitter(graph, calls, constraints, parts);
@@ -393,6 +394,7 @@ FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Cons
       continue;
     }
     out.repeats_tensor = constraints.degrees.sharing(Sharing::work) > 1 && !splitter.splits_tensor();
+    out.repeats_context = constraints.degrees.sharing(Sharing::sequence) > 1 && !splitter.context().splits();
     return out;
   }
 }

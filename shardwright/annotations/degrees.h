@@ -10,6 +10,9 @@
 //   rows of a table (embedding)                                      by vocabulary: the table's dim
 //   all else                                                         repeated, or with `sequence` by the sequence
 //
+// Over `cp` all that has a sequence is split by it. Attention asks keys of the whole sequence (a dim that goes round,
+// layout/rule.h): it gets them as ContextWay says. ../../docs/long-context.md tells which.
+//
 // A dim that tp does not divide stays whole. Where there are fewer heads of keys than tp, those devices that share one
 // work repeat its products: tp becomes two axes.
 #pragma once
@@ -20,8 +23,8 @@
 
 namespace shardwright {
 
-/// The strategies of all forward operators of `graph`, a network or a stage of it, by the degrees dp and tp of `constraints`
-/// its sequence_parallel and its operators. Axes: dp, and within it tp.
+/// The strategies of all forward operators of `graph`, a network or a stage of it, by the degrees dp, cp and tp of `constraints`
+/// its sequence_parallel, its context and its operators. Axes: dp, within it cp, and within that tp.
 /// Where tp splits nothing they say so: another stage may have more.
 /// Throws: Error if data cannot be split over dp. Cost: O(nodes), or as many times as tp becomes more axes.
 FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Constraints& constraints);

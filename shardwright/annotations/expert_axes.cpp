@@ -33,22 +33,28 @@ std::vector<int> cut(std::int64_t degree, std::int64_t before, std::array<std::i
   return out;
 }
 
-/// So many devices are an inner part of (dp tp): a part of tp, or all of it and a part of dp.
-bool is_inner(std::int64_t devices, std::int64_t data, std::int64_t tensor) {
+/// So many devices are an inner part of (dp cp tp): a part of tp, or all of it and cp, and a part of dp.
+bool is_inner(std::int64_t devices, const Degrees& degrees) {
+  const int data = degrees.sharing(Sharing::batch), tensor = degrees.sharing(Sharing::work);
+  const int whole = tensor * degrees.sharing(Sharing::sequence);
   if (devices <= tensor) return tensor % devices == 0;
-  return devices % tensor == 0 && data % (devices / tensor) == 0;
+  return devices % whole == 0 && data % (devices / whole) == 0;
 }
 
 }  // namespace
 
 std::string refusal_of_experts(const Degrees& degrees) {
-  const int data = degrees.sharing(Sharing::batch), tensor = degrees.sharing(Sharing::work);
   const auto inner = inner_devices(degrees);
-  if (is_inner(inner[0], data, tensor) && is_inner(inner[1], data, tensor)) return {};
+  if (is_inner(inner[0], degrees) && is_inner(inner[1], degrees)) return {};
+  const int data = degrees.sharing(Sharing::batch), tensor = degrees.sharing(Sharing::work),
+            context = degrees.sharing(Sharing::sequence);
+  const std::string by_context = context > 1 ? fmt::format(" x cp={}", context) : "";
   return fmt::format(
-      "ep={}, etp={}: {} devices share experts, which is no inner part of the dp={} x tp={} of a stage; etp, "
-      "and ep x etp, should divide tp, or be multiples of it that divide {}",
-      degrees.of("ep"), inner[0], inner[1], data, tensor, std::int64_t{data} * tensor);
+      "ep={}, etp={}: {} devices share experts, which is no inner part of the dp={}{} x tp={} of a stage; "
+      "etp, "
+      "and ep x etp, should divide tp, or be multiples of {} that divide {}",
+      degrees.of("ep"), inner[0], inner[1], data, by_context, tensor, context > 1 ? "cp x tp" : "it",
+      std::int64_t{data} * context * tensor);
 }
 
 ExpertParts expert_parts(const Degrees& degrees) {
@@ -56,7 +62,17 @@ ExpertParts expert_parts(const Degrees& degrees) {
   if (!degrees.said("ep") && !degrees.said("etp")) return {{data}, {tensor}};
   if (const std::string why = refusal_of_experts(degrees); !why.empty()) throw error("{}", why);
   const auto inner = inner_devices(degrees);
-  return {cut(data, tensor, inner), cut(tensor, 1, inner)};
+  return {cut(data, std::int64_t{tensor} * degrees.sharing(Sharing::sequence), inner), cut(tensor, 1, inner)};
+}
+
+Axes add_axes(Mesh& mesh, const char* degree, const std::vector<int>& parts) {
+  Axes out;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i] == 1) continue;
+    out.push_back(mesh.axis_count());
+    mesh.axes.push_back({parts.size() == 1 ? degree : fmt::format("{}{}", degree, i), parts[i]});
+  }
+  return out;
 }
 
 Axes ExpertAxes::all() const {

@@ -1,5 +1,5 @@
 // Experts over the devices of a stage. They are shared by the same devices as all else of it, counted anew: attention is on
-// dp x tp of them, experts on edp x ep x etp, whose last degree is the innermost, too.
+// dp x cp x tp of them, experts on edp x ep x etp, whose last degree is the innermost, too.
 //
 //   dp=4, tp=2                    devices  (dp tp)
 //   ep=4                                   (edp ep etp)     edp=1: etp is tp; the axes are dp and tp
@@ -26,6 +26,9 @@ struct ExpertParts {
 std::string refusal_of_experts(const Degrees& degrees);
 /// Throws: Error if there is a refusal.
 ExpertParts expert_parts(const Degrees& degrees);
+
+/// Gives `mesh` the parts of a degree as its innermost axes: `dp`, or `dp0`, `dp1`.
+Axes add_axes(Mesh& mesh, const char* degree, const std::vector<int>& parts);
 
 /// Axes of a mesh of such parts, or of parts of those.
 struct ExpertAxes {

@@ -20,6 +20,7 @@ struct FixedChoices {
   std::vector<std::string> reasons;                 // per node, why it is fixed
   std::map<ValueId, Layout> layouts;                // of inputs, parameters and results (out_strategy)
   bool repeats_tensor = false;                      // tp, of degrees, splits nothing here
+  bool repeats_context = false;                     // cp neither
 };
 
 /// Meshes, strategies and layouts that what is said of tensors asks for on `devices` devices. In semi_auto_parallel,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "shardwright/layout/rule.h"
@@ -25,6 +26,15 @@ inline std::vector<int> own_loops(const Rule& rule, std::size_t i) {
       if (is_own) out.push_back(loop);
     }
   return out;
+}
+
+/// Loop dims behind dim `d` of an operand over which axes may spread. Where the last dim becomes several, these are
+/// heads and the features of each, which stay together; heads that become several dims stay heads.
+inline std::span<const int> split_loops(const Rule& rule, std::size_t operand, std::size_t d) {
+  const auto& dims = rule.operands[operand].dims;
+  const auto has_it = [&](const RuleTensor& t) { return std::ranges::count(t.dims, dims[d]) > 0; };
+  const bool may_spread = d + 1 < dims.size() || std::ranges::any_of(rule.results, has_it);
+  return std::span(dims[d]).first(may_spread ? dims[d].size() : 1);
 }
 
 }  // namespace shardwright

@@ -28,6 +28,7 @@ class SetDoor {
       arguments_.notices.push_back("--set sequence_parallel=1 has no effect: tp is 1");
     tell_idle_operators();
     tell_idle("zero", arguments_.text("--optimizer-parallel", "0") == "0", {"zero_threshold", "zero_group"});
+    tell_idle("cp", said_.degrees.of("cp") == 1, {"context"});
     tell_idle("recompute", arguments_.text("--recompute", "none").starts_with("none"),
               {"recompute_communication", "recompute_shard_kept"});
     arguments_.heed_none();  // here flags were only looked at
@@ -61,7 +62,9 @@ class SetDoor {
   }
 
   std::string degrees() const {
-    return fmt::format("dp={} x tp={} x pp={}", said_.degrees.of("dp"), said_.degrees.of("tp"), stages());
+    const int context = said_.degrees.of("cp");
+    return fmt::format("dp={} x tp={} x pp={}{}", said_.degrees.of("dp"), said_.degrees.of("tp"), stages(),
+                       context > 1 ? fmt::format(" x cp={}", context) : "");
   }
   int stages() const { return said_.degrees.of("pp"); }
   bool by_sequence() const { return said_.sequence_parallel.value_or(false); }
@@ -70,13 +73,15 @@ class SetDoor {
     if (said_.degrees.devices() > most_devices)
       throw error("--set: {} are {} devices, more than any cluster has", degrees(), said_.degrees.devices());
     if (!arguments_.has("--cluster"))
-      return add("--devices", fmt::format("{}", said_.degrees.devices()), "dp*tp*pp");
+      return add("--devices", fmt::format("{}", said_.degrees.devices()),
+                 said_.degrees.of("cp") > 1 ? "dp*tp*pp*cp" : "dp*tp*pp");
     std::string& name = arguments_.flags.at("--cluster");
     const auto is_it = [&](const ClusterPreset& p) { return p.cluster.name == name; };
     if (std::ranges::any_of(cluster_presets(), is_it)) name += fmt::format(":{}", said_.degrees.devices());
     if (const int has = cluster_called(name).devices(); has != said_.degrees.devices())
       throw error("--set: {} are {} devices but --cluster {} has {}; dp={} would use them", degrees(),
-                  said_.degrees.devices(), name, has, std::max(1, has / said_.degrees.of("tp") / stages()));
+                  said_.degrees.devices(), name, has,
+                  std::max(1, has / said_.degrees.of("tp") / said_.degrees.of("cp") / stages()));
   }
 
   void set_micro_batches() {

@@ -6,6 +6,7 @@ CallWork call_work(const OpDef& op, const Rule& rule) {
   const WorkKind kind = op.optimizer      ? WorkKind::update
                         : op.reads_scores ? WorkKind::loss
                         : op.routed       ? WorkKind::contraction  // products, one after the other
+                        : op.is_chain     ? WorkKind::chain
                                           : work_kind(rule);
   CallWork out{.flops = flops_of(op, rule), .kind = kind};
   if (kind == WorkKind::contraction && !op.routed) out.rule = rule, out.is_batched = is_batched(rule);
@@ -52,7 +53,8 @@ Work kernel_work(const Graph& graph, const Node& node, const Rule& rule) {
   return {.kind = call.kind,
           .flops = flops,
           .bytes = bytes_moved(graph, node, flops, moved, [](ValueId) { return true; }),
-          .dtype = graph.value(node.results.front()).type.dtype,
+          // Of a chain what is carried on may be wider than what is multiplied.
+          .dtype = graph.value(node.op->is_chain ? node.operands.front() : node.results.front()).type.dtype,
           .row_bytes = row_bytes(graph, node, call),
           .is_batched = call.is_batched};
 }

@@ -137,10 +137,11 @@ class DeepSpeedReader {
     if (stages.value > 1) factors.push_back(stages);
     if (context.value > 1) factors.push_back(context);
     data_ = data_degree(file_.devices, factors);
-    check_there_is("cp", context);
     set_.add("dp", data_);
     set_.add("tp", tensor_.value);
     set_.add("pp", stages.value);
+    if (context.value > 1) set_.add("cp", context.value);
+    if (context.value > 1) set_.add("context", "exchange");
     const std::int64_t of_experts = is_on(experts, "enabled") ? count(experts, "autoep_size").value_or(2) : 1;
     if (of_experts > 1) set_.add("ep", of_experts);
     if (tensor.contains("partition_config"))

@@ -39,7 +39,9 @@ Json layout_json(const Layout& layout, const Graph& graph) {
   if (!layout.sum.empty()) out["sum"] = axes_json(layout.sum, mesh);
   if (!layout.max.empty()) out["max"] = axes_json(layout.max, mesh);
   for (const Window& w : layout.windows)
-    out["windows"].push_back(w.loop == 0 ? Json() : Json{w.loop, w.num, w.den, w.low, w.high});
+    out["windows"].push_back(w.loop == 0    ? Json()
+                             : w.goes_round ? Json{w.loop, w.num, w.den, w.low, w.high, "round"}
+                                            : Json{w.loop, w.num, w.den, w.low, w.high});
   return out;
 }
 

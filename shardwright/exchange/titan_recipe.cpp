@@ -146,12 +146,12 @@ class TitanReader {
     if (shard.value > 0 && rest != 1)
       throw error("{} = {}: but the cluster has {} devices; {} {} would use them", product_text(factors),
                   product_of(factors), file_.devices, shard.key, shard.value * rest);
-    check_there_is("cp", context);
     const std::int64_t shards = shard.value > 0 ? shard.value : rest;
     data_ = replicate.value * shards;
     set_.add("dp", data_);
     set_.add("tp", tensor.value);
     set_.add("pp", stages_.value);
+    if (context.value > 1) set_.add("cp", context.value);
     if (experts.value > 1) set_.add("ep", experts.value), set_.add("etp", 1);
     if (tensor.value > 1 && is_on("parallelism.enable_sequence_parallel", true))
       set_.add("sequence_parallel", 1);

@@ -13,7 +13,7 @@ WordsLeft::WordsLeft(const WrittenPlan& plan) : framework_(plan.plan.settings.fr
   add_parameters("frozen parameters", plan, &PlacedTensor::is_frozen);
   add_parameters("settings of parameters", plan, &PlacedTensor::has_own_settings);
   if (!plan.grid) return;
-  for (const std::string_view degree : {"dp", "tp", "ep", "etp"})
+  for (const std::string_view degree : {"dp", "tp", "cp", "ep", "etp"})
     if (plan.grid->of(degree) > 1) words_.emplace(degree, std::to_string(plan.grid->of(degree)));
   if (plan.grid->by_sequence()) words_.emplace("sequence_parallel", "1");
   if (!plan.grid->said.stages.empty()) words_.emplace("layers by stage", "not shared out evenly");

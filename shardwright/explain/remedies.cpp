@@ -170,6 +170,7 @@ class Search {
     const bool is_set = std::exchange(asked.is_set, false);
     if (is_set) {
       asked.constraints.degrees.share(Sharing::batch, std::nullopt);
+      asked.constraints.degrees.share(Sharing::sequence, std::nullopt);
       asked.constraints.degrees.share(Sharing::work, std::nullopt);
       asked.constraints.sequence_parallel.reset();
       asked.constraints.operators.clear();

@@ -175,7 +175,7 @@ Stages with_others(const Stages& asked, const Plan& plan, int parts) {
 
 /// What both say, with degrees for as many devices as there are, if dp may be otherwise.
 Constraints for_devices(const Constraints& asked, Constraints all, int devices) {
-  const int others = all.degrees.of("tp") * all.degrees.of("pp");
+  const int others = all.degrees.of("tp") * all.degrees.of("cp") * all.degrees.of("pp");
   if (!asked.degrees.said("dp") && all.degrees.said("dp") && devices % others == 0)
     all.degrees.set("dp", devices / others);
   if (!asked.micro_batches && all.micro_batches == 1) all.micro_batches = all.degrees.of("pp");

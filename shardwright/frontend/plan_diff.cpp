@@ -124,8 +124,11 @@ class Comparison {
     const Degrees a = decided_by(a_, 0).degrees, b = decided_by(b_, 0).degrees;
     bool is_told = true;  // by degrees
     for (const DegreeKind& kind : degree_kinds) {
-      if (!kind.missing.empty()) continue;
-      const auto of_a = a.said(kind.name), of_b = b.said(kind.name);
+      if (!kind.missing.empty() || (kind.is_rare && !a.said(kind.name) && !b.said(kind.name))) continue;
+      const auto of = [&](const Degrees& degrees) {
+        return kind.is_rare ? std::optional(degrees.of(kind.name)) : degrees.said(kind.name);
+      };
+      const auto of_a = of(a), of_b = of(b);
       is_told = is_told && of_a && of_b;
       if (of_a && of_b) add(std::string(kind.name), fmt::format("{}", *of_a), fmt::format("{}", *of_b));
     }

@@ -149,7 +149,7 @@ struct OpDef {
   std::function<double(const Rule&)> flops;             // default: one per point of the loop space
   std::function<std::vector<ValueId>(Gradient&)> gradient;  // per operand; an invalid id = none flows there
   /// The same in operators whose loop dims of these names may be split: what lowering puts in place of one whose dims
-  /// `k*` are. Adds calls with the operands and attributes of the node, returns its results.
+  /// `k*` are; of a dim that goes round, in so many turns as the attribute `pieces` says. Adds calls with the operands and attributes of the node, returns its results.
   std::function<std::vector<ValueId>(Builder&, std::span<const ValueId> operands, const Attributes&)> expand;
   std::optional<Substitute> outside_training;             // of an operator that training alone has
   std::function<Attributes(const Call& local)> localize;  // attributes of the local call; default: the same
@@ -167,7 +167,11 @@ struct OpDef {
   Reduction reduction = Reduction::sum;  // of a step
   bool is_alias = false;                 // the result is operand 0's memory seen otherwise (reshape)
   bool reads_scores = false;             // of classes: a loss over them, which takes passes of its own
-  bool is_made_by_rows = false;          // rows of the result can be computed on their own, in any number
+  /// Its kernel asks where its part of a dim lies in the whole one, of dims that it does not reduce: elements that stand
+  /// otherwise become others, unless its attribute `order` says how they stand.
+  bool reads_places = false;
+  bool is_chain = false;         // products follow on products in it, which its rule does not show
+  bool is_made_by_rows = false;  // rows of the result can be computed on their own, in any number
   std::optional<RoutedFacet> routed = {};
   std::vector<int> overwrites;  // per result the operand of equal type whose memory it may take; empty = none
   TorchFacet torch = {};

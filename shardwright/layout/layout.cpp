@@ -29,6 +29,10 @@ Range Window::of(std::int64_t n, std::int64_t parts, std::int64_t index) const {
   const Range part = cut(loop, parts, index);
   const std::int64_t begin = -floor_of(-(part.begin * num + low), den);
   const std::int64_t end = floor_of((part.end - 1) * num + high, den) + 1;
+  if (goes_round && n > 0) {
+    const std::int64_t inside = (begin % n + n) % n;
+    return {inside, inside + end - begin};
+  }
   const std::int64_t clipped = std::clamp<std::int64_t>(begin, 0, n);
   return {clipped, std::clamp<std::int64_t>(end, clipped, n)};
 }
@@ -137,7 +141,8 @@ Layout translate(const Layout& layout, std::span<const Axes> axes_of, int mesh) 
 }
 
 std::string to_text(const Window& w) {
-  return fmt::format("~({} {} {} {} {})", w.loop, w.num, w.den, w.low, w.high);
+  return fmt::format("~({} {} {} {} {}{})", w.loop, w.num, w.den, w.low, w.high,
+                     w.goes_round ? " round" : "");
 }
 
 Window parse_window(Scanner& in) {
@@ -146,6 +151,7 @@ Window parse_window(Scanner& in) {
   in.expect("(");
   for (std::int64_t* n : {&w.loop, &w.num, &w.den, &w.low, &w.high})
     *n = in.integer("a number of the window");
+  w.goes_round = in.accept("round");
   in.expect(")");
   if (w.loop < 1 || w.num < 1 || w.den < 1) throw error("window {}: sizes start at 1", to_text(w));
   constexpr std::int64_t most = std::int64_t{1} << 53;  // of a dim; and of where a window ends in it
@@ -218,7 +224,7 @@ std::size_t std::hash<shardwright::Layout>::operator()(const shardwright::Layout
   mix(layout.sum);
   mix(layout.max);
   for (const shardwright::Window& w : layout.windows)
-    for (std::int64_t n : {w.loop, w.num, w.den, w.low, w.high})
+    for (std::int64_t n : {w.loop, w.num, w.den, w.low, w.high, std::int64_t{w.goes_round}})
       h = (h ^ static_cast<std::size_t>(n + 1)) * 0x100000001b3ULL;
   return h;
 }

@@ -30,13 +30,15 @@ Range cut(std::int64_t n, std::int64_t parts, std::int64_t index);
 /// What an operator with a sliding window reads of a dim to compute a part [b, e) of its loop dim of size
 /// `loop`: from (b num + low) / den, rounded up, to ((e - 1) num + high) / den, rounded down, both included and
 /// clipped to the dim. A convolution of kernel k, stride s and padding p reads num = s, low = -p,
-/// high = k - 1 - p; its data gradient num = 1, den = s. Neighbouring parts overlap: the halo.
+/// high = k - 1 - p; its data gradient num = 1, den = s. Neighbouring parts overlap: the halo. Of a dim that goes round nothing is
+/// clipped: what is read before its begin lies at its end, and a part is read in one piece.
 struct Window {
   std::int64_t loop = 0;  // 0: no window
   std::int64_t num = 1;
   std::int64_t den = 1;
   std::int64_t low = 0;
   std::int64_t high = 0;
+  bool goes_round = false;
 
   auto operator<=>(const Window&) const = default;
   /// What part `index` of `parts` reads of a dim of size `n`.
@@ -99,7 +101,7 @@ Axes translate(const Axes& axes, std::span<const Axes> axes_of);
 /// The same boxes told in the axes of another mesh: axis `a` becomes `axes_of[a]`.
 Layout translate(const Layout& layout, std::span<const Axes> axes_of, int mesh);
 
-/// `~(14 2 1 -1 1)`: loop, num, den, low, high
+/// `~(14 2 1 -1 1)`: loop, num, den, low, high; `~(4 8 1 -8 -1 round)`
 std::string to_text(const Window& window);
 Window parse_window(Scanner& in);
 

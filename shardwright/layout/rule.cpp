@@ -138,6 +138,7 @@ class Binder {
     if (word.back() == '>') kind = LoopKind::max;
     if (word.back() == '^') kind = LoopKind::whole;
     if (word.back() == '*') kind = LoopKind::expandable;
+    if (word.back() == '@') kind = LoopKind::round;
     if (kind != LoopKind::plain) word.remove_suffix(1);
     int at = rule_.loop(word);
     if (at < 0) {
@@ -165,13 +166,14 @@ class Binder {
     return out;
   }
 
-  /// Reads `~(num den low high)`; the loop's size is set once it is known.
+  /// Reads `~(num den low high)`, maybe `round`; the loop's size is set once it is known.
   static void add_window(RuleTensor& tensor, std::string_view text) {
     Scanner in(text, "window");
     Window w{.loop = 1};
     in.expect("~");
     in.expect("(");
     for (std::int64_t* n : {&w.num, &w.den, &w.low, &w.high}) *n = in.integer("a number");
+    w.goes_round = in.accept("round");
     in.expect(")");
     tensor.windows.resize(tensor.dims.size());
     tensor.windows.back() = w;

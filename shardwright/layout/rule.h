@@ -4,13 +4,14 @@
 //   softmax    ... c^ -> ... c^                     reshape  b (h d) -> b h d
 //
 // Marks: `k+` is summed, `k>` max-reduced, `k^` must stay whole, `k*` stays whole unless a plan or an annotation splits
-// it, for then lowering expands the operator (graph/op.h), `(h d)` is one tensor dim made of two loop dims, `1` a dim of size one with no loop dim behind it, `...` any leading dims (named i0, i1, ... counted
+// it, for then lowering expands the operator (graph/op.h), `k@` stays whole unless it is split over the axes that split
+// another dim, for then lowering lets its parts go round in turns, `(h d)` is one tensor dim made of two loop dims, `1` a dim of size one with no loop dim behind it, `...` any leading dims (named i0, i1, ... counted
 // from the left of the longest), `?` an operand that is not sharded at all. A loop dim that a result lacks is
 // reduced there: the result is partial over the axes that shard it. A linear group is a set of operands in
 // which the operator is jointly linear: they may be partial together, and the results then are too.
 //
 // `h~(num den low high)` in an operand is a dim over which a window slides (layout.h): to compute a part of the
-// loop dim h, more of this dim is read than a part of it.
+// loop dim h, more of this dim is read than a part of it. `h~(num den low high round)`: the dim has no ends.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@
 
 namespace shardwright {
 
-enum class LoopKind : std::uint8_t { plain, sum, max, whole, expandable };
+enum class LoopKind : std::uint8_t { plain, sum, max, whole, expandable, round };
 
 struct LoopDim {
   std::string name;
@@ -32,7 +33,7 @@ struct LoopDim {
   LoopKind kind = LoopKind::plain;
 
   /// Nobody splits it of his own accord.
-  bool stays_whole() const { return kind == LoopKind::whole || kind == LoopKind::expandable; }
+  bool stays_whole() const { return kind >= LoopKind::whole; }
 };
 
 /// Loop dims (by index) behind each dim of one operand or result.

@@ -10,7 +10,8 @@
 namespace shardwright {
 namespace {
 
-/// Axes over which a tensor is partial because loop dims of `kind` are missing in it.
+/// Axes over which a tensor is partial because loop dims of `kind` are missing in it. Over those that shard it it is not:
+/// there one of the dims goes round.
 Axes missing_axes(const Rule& rule, const Strategy& strategy, const RuleTensor& tensor, bool of_max) {
   Axes out;
   for (std::size_t l = 0; l < rule.loops.size(); ++l) {
@@ -20,6 +21,9 @@ Axes missing_axes(const Rule& rule, const Strategy& strategy, const RuleTensor& 
     });
     if (!is_there) out = out.with(strategy.loops[l]);
   }
+  if (out.empty()) return out;
+  for (const auto& loops : tensor.dims)
+    for (int l : loops) out = out.without(strategy.loops[at(l)]);
   return out;
 }
 
@@ -58,6 +62,8 @@ std::optional<std::string> window_violation(const Rule& rule, const Strategy& s,
     for (int i = 0; parts > 1 && i < parts; ++i)
       if (const Range r = w.of(tensor.shape[d], parts, i); r.begin == r.end)
         return fmt::format("dim {} split into {} leaves a part that reads nothing", dim.name, parts);
+      else if (r.end > tensor.shape[d])
+        return fmt::format("dim {} split into {} leaves a part that reads around the end", dim.name, parts);
   }
   return std::nullopt;
 }
@@ -113,11 +119,13 @@ std::optional<std::string> violation_of(const Rule& rule, const Strategy& strate
     return fmt::format("the strategy is for {} loop dims but the operator has {}", strategy.loops.size(),
                        rule.loops.size());
   Axes seen;
-  for (int a : used_axes(strategy)) {
-    if (a >= mesh.axis_count()) return fmt::format("there is no axis {} in {}", a, to_text(mesh));
-    if (seen.contains(a)) return fmt::format("axis '{}' is used twice", mesh.axes[at(a)].name);
-    seen.push_back(a);
-  }
+  for (const auto* side : {&strategy.loops, &strategy.linear})
+    for (const Axes& axes : *side)
+      for (int a : axes) {
+        if (a >= mesh.axis_count()) return fmt::format("there is no axis {} in {}", a, to_text(mesh));
+        if (seen.contains(a)) return fmt::format("axis '{}' is used twice", mesh.axes[at(a)].name);
+        seen.push_back(a);
+      }
   for (std::size_t l = 0; l < rule.loops.size(); ++l) {
     const LoopDim& dim = rule.loops[l];
     const int parts = mesh.count(strategy.loops[l]);
@@ -142,21 +150,56 @@ std::optional<std::string> violation(const Rule& rule, const Strategy& strategy,
 
 bool needs_expansion(const Rule& rule, const Strategy& strategy) {
   for (std::size_t l = 0; l < std::min(rule.loops.size(), strategy.loops.size()); ++l)
-    if (rule.loops[l].kind == LoopKind::expandable && !strategy.loops[l].empty()) return true;
+    if (rule.loops[l].kind >= LoopKind::expandable && !strategy.loops[l].empty()) return true;
   return false;
 }
+
+namespace {
+
+/// Of what goes round in `strategy`.
+std::optional<std::string> round_violation(const Rule& rule, const Strategy& strategy, const Mesh& mesh,
+                                           std::size_t round) {
+  const auto has = [](const RuleTensor& tensor, std::size_t loop) {
+    return std::ranges::any_of(tensor.dims, [&](const std::vector<int>& dim) {
+      return std::ranges::count(dim, static_cast<int>(loop)) > 0;
+    });
+  };
+  const Axes& axes = strategy.loops[round];
+  const LoopDim& dim = rule.loops[round];
+  if (dim.size % mesh.count(axes))
+    return fmt::format("dim {} of size {} cannot be split evenly into {}", dim.name, dim.size,
+                       mesh.count(axes));
+  for (std::size_t l = 0; l < rule.loops.size(); ++l) {
+    if (l == round || strategy.loops[l] != axes) continue;
+    for (const auto* side : {&rule.operands, &rule.results})
+      for (const RuleTensor& tensor : *side)
+        if (has(tensor, round) && has(tensor, l))
+          return fmt::format("dims {} and {} cannot be split alike: one tensor has both", rule.loops[l].name,
+                             dim.name);
+    return std::nullopt;
+  }
+  return fmt::format("dim {} must stay whole where no other dim is split over its axes", dim.name);
+}
+
+}  // namespace
 
 std::optional<std::string> violation_as_asked(const Rule& rule, const Strategy& strategy, const Mesh& mesh) {
   if (!needs_expansion(rule, strategy)) return violation(rule, strategy, mesh);
   Rule freed = rule;
-  for (LoopDim& dim : freed.loops)
-    if (dim.kind == LoopKind::expandable) dim.kind = LoopKind::plain;
+  Strategy others = strategy;
+  for (std::size_t l = 0; l < rule.loops.size(); ++l) {
+    if (rule.loops[l].kind == LoopKind::expandable) freed.loops[l].kind = LoopKind::plain;
+    if (rule.loops[l].kind != LoopKind::round || l >= strategy.loops.size() || strategy.loops[l].empty())
+      continue;
+    if (auto why = round_violation(rule, strategy, mesh, l)) return why;
+    others.loops[l] = {};
+  }
   for (std::size_t l = 0; l < rule.loops.size(); ++l)
-    if (rule.loops[l].kind == LoopKind::expandable && !strategy.loops[l].empty())
+    if (rule.loops[l].kind >= LoopKind::expandable && !strategy.loops[l].empty())
       for (const Axes& partial : strategy.linear)
         if (!partial.empty())
           return fmt::format("dim {} must stay whole where operands are partial", rule.loops[l].name);
-  return violation(freed, strategy, mesh);
+  return violation(freed, others, mesh);
 }
 
 bool may_be_cut_unevenly(const Rule& rule) {
@@ -222,8 +265,12 @@ LoopBox loop_box(const Rule& rule, const Strategy& strategy, const Mesh& mesh, i
 
 Axes used_axes(const Strategy& strategy) {
   Axes out;
-  for (const Axes& a : strategy.loops) out = out.with(a);
-  for (const Axes& a : strategy.linear) out = out.with(a);
+  const auto add = [&](const Axes& axes) {
+    for (int a : axes)
+      if (!out.contains(a)) out.push_back(a);
+  };
+  std::ranges::for_each(strategy.loops, add);
+  std::ranges::for_each(strategy.linear, add);
   return out;
 }
 

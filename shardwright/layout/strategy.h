@@ -43,7 +43,7 @@ struct StrategyOptions {
 };
 
 /// As `violation`, of what a plan or an annotation asks for: it may split dims that make lowering expand the operator,
-/// though not beside partial operands.
+/// though not beside partial operands; a dim that goes round, over the axes of another one that no tensor has beside it.
 std::optional<std::string> violation_as_asked(const Rule& rule, const Strategy& strategy, const Mesh& mesh);
 
 /// Whether `strategy` splits such a dim.
@@ -64,7 +64,7 @@ struct LoopBox {
 };
 LoopBox loop_box(const Rule& rule, const Strategy& strategy, const Mesh& mesh, int rank);
 
-/// The axes of all loop dims and linear groups.
+/// The axes of all loop dims and linear groups, each once.
 Axes used_axes(const Strategy& strategy);
 
 /// Number of parts per dim of operand `i`, as the seeds write strategies: `(2, 4)`.

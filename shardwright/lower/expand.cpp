@@ -1,11 +1,13 @@
 #include "shardwright/lower/expand.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "shardwright/base/index.h"
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/lower/sequence_order.h"
 
 namespace shardwright {
 namespace {
@@ -24,9 +26,23 @@ bool is_to_expand(const Graph& graph, const Node& node) {
   return node.op->expand && node.strategy && needs_expansion(rule_of(graph, node), *node.strategy);
 }
 
+/// With what its turns need: into how many parts a dim goes round, and how the sequence stands.
+Attributes in_turns(const Graph& graph, const Node& node, const Rule& rule, std::int64_t order) {
+  Attributes out = node.attributes;
+  for (std::size_t l = 0; l < rule.loops.size(); ++l) {
+    if (rule.loops[l].kind != LoopKind::round || node.strategy->loops[l].empty()) continue;
+    const Mesh& mesh = graph.meshes[at(node.strategy->mesh)];
+    out.set("pieces", std::int64_t{mesh.count(node.strategy->loops[l])});
+    if (order > 0) out.set("order", order);
+  }
+  return out;
+}
+
 class Expansion {
  public:
-  explicit Expansion(const Graph& graph) : graph_(graph), moved_(graph.nodes.size()) {
+  Expansion(const Graph& graph, std::int64_t order)
+      : graph_(graph), order_(order), moved_(graph.nodes.size()) {
+    if (order_ > 0) sequence_ = dims_in_order(graph);
     out_.graph = graph;
     out_.graph.nodes.clear();
   }
@@ -35,11 +51,15 @@ class Expansion {
     for (NodeId id : graph_.node_ids()) {
       Node node = graph_.node(id);
       if (node.forward.is_valid()) node.forward = moved_[at(node.forward.index)];
-      if (is_to_expand(graph_, node))
-        expand(node);
+      for (ValueId& v : node.operands)
+        if (const auto it = in_order_.find(v); it != in_order_.end()) v = it->second;
+      if (order_ > 0 && node.op->reads_places && takes_order(node)) node.attributes.set("order", order_);
+      if (is_to_expand(graph_, graph_.node(id)))
+        expand(node, rule_of(graph_, graph_.node(id)));
       else
         keep(node);
       moved_[at(id.index)] = out_.graph.value(graph_.node(id).results.front()).producer;
+      if (order_ > 0 && node.op->kind == OpKind::input) bring_into_order(node);
       out_.origins.resize(out_.graph.nodes.size(), id);
     }
     return std::move(out_);
@@ -52,21 +72,51 @@ class Expansion {
     out_.graph.nodes.push_back(node);
   }
 
-  void expand(const Node& node) {
+  void expand(const Node& node, const Rule& rule) {
     if (!builder_) builder_.emplace(out_.graph);
     builder_->set_phase(node.phase);
     builder_->set_forward(node.forward);
     const std::size_t first = out_.graph.nodes.size();
-    const std::vector<ValueId> made = node.op->expand(*builder_, node.operands, node.attributes);
+    const std::vector<ValueId> made =
+        node.op->expand(*builder_, node.operands, in_turns(graph_, node, rule, order_));
     require(made.size() == node.results.size(), "{} expands into {} results", node.op->name, made.size());
     for (std::size_t i = 0; i < made.size(); ++i) take_the_place(node.results[i], made[i], first);
-    const Rule rule = rule_of(graph_, node);
     for (std::size_t n = first; n < out_.graph.nodes.size(); ++n) {
       Node& part = out_.graph.nodes[n];
       part.strategy = of_same_dims(out_.graph, part, rule, *node.strategy);
       part.is_recomputed = node.is_recomputed;
       part.owner = node.owner;
     }
+  }
+
+  static bool takes_order(const Node& node) {
+    return std::ranges::count(node.op->attributes, std::string("order")) > 0;
+  }
+
+  /// All who read the input `node` read it in order. Each rank has all of its sequence, which is little, and takes its part.
+  void bring_into_order(const Node& node) {
+    const ValueId v = node.results.front();
+    const auto& dims = sequence_[at(v.index)];
+    const auto dim = std::ranges::find(dims, true);
+    if (dim == dims.end()) return;
+    if (!builder_) builder_.emplace(out_.graph);
+    builder_->set_phase(node.phase);
+    builder_->set_forward({});
+    const std::size_t d = static_cast<std::size_t>(dim - dims.begin());
+    Layout layout = *out_.graph.value(v).layout;
+    layout.dims[d] = {};
+    if (layout.used().empty()) layout.mesh = 0;
+    out_.graph.value(v).layout = layout;
+    const ValueId ordered =
+        builder_->call("reorder", {v}, {{"dim", static_cast<std::int64_t>(d)}, {"order", order_}});
+    Node& made = out_.graph.nodes.back();
+    const Rule rule = rule_of(out_.graph, made);
+    made.strategy = whole(rule);
+    for (std::size_t i = 0; i < layout.dims.size(); ++i)
+      made.strategy->loops[at(rule.operands[0].dims[i][0])] = layout.dims[i];
+    made.strategy->mesh = layout.mesh;
+    made.owner = node.owner;
+    in_order_.emplace(v, ordered);
   }
 
   /// Makes `wanted` the result that `made` is.
@@ -80,6 +130,9 @@ class Expansion {
   }
 
   const Graph& graph_;
+  std::int64_t order_ = 0;                   // 0: the sequence stands as it is
+  std::vector<std::vector<bool>> sequence_;  // its dims, per value
+  std::map<ValueId, ValueId> in_order_;      // inputs
   Expanded out_;
   std::optional<Builder> builder_;  // of a graph with an operator to expand
   std::vector<NodeId> moved_;       // per node, or the one that makes its first result
@@ -87,11 +140,11 @@ class Expansion {
 
 }  // namespace
 
-bool has_to_be_expanded(const Graph& graph) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
-                     [&](const Node& node) { return is_to_expand(graph, node); });
+bool has_to_be_expanded(const Graph& graph, std::int64_t order) {
+  return order > 0 || std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                                  [&](const Node& node) { return is_to_expand(graph, node); });
 }
 
-Expanded expanded(const Graph& graph) { return Expansion(graph).run(); }
+Expanded expanded(const Graph& graph, std::int64_t order) { return Expansion(graph, order).run(); }
 
 }  // namespace shardwright

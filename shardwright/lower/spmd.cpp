@@ -149,8 +149,9 @@ class Lowering {
   }
 
   /// Of what the forward has gathered the backward finds the part that a rank had, unless it is so little that starting
-  /// takes longer than moving it. Weights are gathered again in any case.
+  /// takes longer than moving it. Weights are gathered again in any case, and what goes round does so again.
   bool is_gathered_again(const Step& step, const Type& type) {
+    if (std::ranges::any_of(step.to.windows, &Window::goes_round)) return phase_ == Phase::forward;
     return step.kind == StepKind::all_gather && phase_ == Phase::forward &&
            redistributor_.find(step.from, step.to, type).seconds > 2 * redistributor_.latency(step);
   }
@@ -202,10 +203,10 @@ class Lowering {
 
 }  // namespace
 
-Program lower(const Graph& graph, Redistributor& redistributor) {
+Program lower(const Graph& graph, Redistributor& redistributor, std::int64_t order) {
   require(graph.level == Level::planned, "a planned graph is lowered, not a {}", name_of(graph.level));
-  if (!has_to_be_expanded(graph)) return Lowering(graph, redistributor).run();
-  const Graph parts = expanded(graph).graph;
+  if (!has_to_be_expanded(graph, order)) return Lowering(graph, redistributor).run();
+  const Graph parts = expanded(graph, order).graph;
   return Lowering(parts, redistributor).run();
 }
 

@@ -15,7 +15,7 @@ namespace shardwright {
 /// Lowers a graph whose compute nodes all have strategies and whose leaves have layouts (plan/complete.h).
 /// A compute value with a layout of its own is brought into it before anybody uses it (out_strategy,
 /// outputs). `redistributor` must be made for `graph.meshes` with `even_only`. Throws: Error naming the node
-/// if a strategy or layout does not fit.
-Program lower(const Graph& graph, Redistributor& redistributor);
+/// if a strategy or layout does not fit. `order`: in how many blocks its sequence stands (sequence_order.h).
+Program lower(const Graph& graph, Redistributor& redistributor, std::int64_t order = 0);
 
 }  // namespace shardwright

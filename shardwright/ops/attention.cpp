@@ -4,7 +4,7 @@
 //
 // Heads may be several for each head of k and v (grouped, multi-query). The bias is the mask, where there is one,
 // with `alibi` slope (j - i), and with `causal` minus infinity for keys behind the query (the last query sees all
-// keys). Batch, heads and queries are free; keys and d stay whole. With m the largest score of a query and l the sum,
+// keys). Batch, heads and queries are free; d stays whole, and so do keys, or they go round (attention_turns.h). With m the largest score of a query and l the sum,
 //
 //   p = e^(scores - m) / l,  dp = dy v^T,  ds = p (dp - sum dy y),  dq = scale ds k,  dk = scale ds^T q,  dv = p^T dy
 
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "shardwright/graph/builder.h"
+#include "shardwright/ops/attention_turns.h"
 #include "shardwright/ops/types.h"
 
 namespace shardwright::ops {
@@ -59,23 +60,23 @@ void check_heads(const Call& call, std::size_t first, std::size_t mask) {
                 k.shape[2], q.shape[0], q.shape[1], q.shape[2], k.shape[2]);
 }
 
-/// `, s t^`, or nothing where there is no mask.
+/// `, s t@`, or nothing where there is no mask.
 std::string mask_rule(const Call& call, std::size_t mask) {
   if (call.operands.size() == mask) return "";
   const Shape& shape = call.operands[mask].shape;
-  if (shape.size() == 2) return ", s t^";
-  return fmt::format(", {} {} s t^", shape[0] == 1 ? "1" : "b", shape[1] == 1 ? "1" : "(h r)");
+  if (shape.size() == 2) return ", s t@";
+  return fmt::format(", {} {} s t@", shape[0] == 1 ? "1" : "b", shape[1] == 1 ? "1" : "(h r)");
 }
 
 std::string rule(const Call& call) {
   check_heads(call, 0, 3);
-  return fmt::format("b (h r) s d^, b h t^ d^, b h t^ e{} -> b (h r) s e", mask_rule(call, 3));
+  return fmt::format("b (h r) s d^, b h t@ d^, b h t@ e{} -> b (h r) s e", mask_rule(call, 3));
 }
 
 std::string gradient_rule(const Call& call) {
   check_heads(call, 1, 5);
   return fmt::format(
-      "b (h r) s e, b (h r) s d^, b h t^ d^, b h t^ e, b (h r) s e{} -> b (h r) s d^, b h t^ d^, b h t^ e",
+      "b (h r) s e, b (h r) s d^, b h t@ d^, b h t@ e, b (h r) s e{} -> b (h r) s d^, b h t@ d^, b h t@ e",
       mask_rule(call, 5));
 }
 
@@ -324,6 +325,7 @@ std::vector<OpDef> attention() {
            .infer = infer,
            .flops = [](const Rule& rule) { return flops(rule, 1, 1); },
            .gradient = gradient,
+           .expand = attention_in_turns,
            .kernel = kernel,
            .workspace = workspace,
            .samples = {"f32[2,4,6,4], f32[2,4,6,4], f32[2,4,6,4] (causal=true)",
@@ -331,6 +333,7 @@ std::vector<OpDef> attention() {
                        "f32[2,6,6,2], f32[2,1,6,2], f32[2,1,6,6] (alibi=true, causal=true)",
                        "f32[2,2,6,4], f32[2,2,4,4], f32[2,2,4,6], f32[6,4]",
                        "f32[2,4,6,2], f32[2,2,4,2], f32[2,2,4,2], f32[2,1,6,4]"},
+           .reads_places = true,
            .torch = {.line_for =
                          [](const Call& c) { return attention_in_torch(c, "attention({0}, {1}, {2}, ", 3); },
                      .numbers = heads_in_torch,
@@ -344,12 +347,14 @@ std::vector<OpDef> attention() {
            .linear = "{0}",
            .infer = infer_gradient,
            .flops = [](const Rule& rule) { return flops(rule, 4, 2); },
+           .expand = attention_grad_in_turns,
            .kernel = gradient_kernel,
            .workspace = gradient_workspace,
            .samples = {"f32[2,2,6,4], f32[2,2,6,4], f32[2,2,6,4], f32[2,2,6,4], f32[2,2,6,4] (causal=true)",
                        "f32[2,6,4,4], f32[2,6,4,2], f32[2,2,6,2], f32[2,2,6,4], f32[2,6,4,4] "
                        "(alibi=true, scale=0.5)",
                        "f32[2,4,6,2], f32[2,4,6,2], f32[2,2,4,2], f32[2,2,4,2], f32[2,4,6,2], f32[1,4,6,4]"},
+           .reads_places = true,
            .torch = {.line_for =
                          [](const Call& c) {
                            return attention_in_torch(c, "attention_grad({0}, {1}, {2}, {3}, {4}, ", 5);

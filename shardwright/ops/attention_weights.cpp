@@ -111,6 +111,7 @@ std::vector<OpDef> attention_weights() {
        .kernel = kernel,
        .samples = {"f32[2,4,6,6] (causal=true, scale=0.5)", "f32[2,6,4,6] (alibi=true)",
                    "f32[1,2,4,6] (causal=true)"},
+       .reads_places = true,
        .overwrites = {0},
        .torch = {.line_for =
                      [](const Call& c) {
@@ -147,6 +148,7 @@ def attention_weights(x, causal, scale, place, alibi=None):
        .kernel = gradient_kernel,
        .samples = {"f32[2,4,6,6], f32[2,4,6,6] (causal=true, scale=0.5)",
                    "f32[2,6,4,6], f32[2,6,4,6] (alibi=true)"},
+       .reads_places = true,
        .overwrites = {0},
        .torch = {.line = "once(lambda dp, p: {scale} * p * (dp - (dp * p).sum(-1, keepdim=True)), {0}, {1})"},
        .jax = {.line =

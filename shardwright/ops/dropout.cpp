@@ -126,6 +126,7 @@ std::vector<OpDef> dropout() {
        .kernel = kernel,
        .samples = {"f32[4,6], f32[]<5 (rate=0.5)", "f32[2,6,12], f32[]<9 (rate=0.25, seed=7, name=hidden)",
                    "f32[4,6], f32[]<5 (rate=0.5, micro_batches=2)"},
+       .reads_places = true,
        .overwrites = {0},
        .torch = {.line = "dropout({0}, {1}, {rate}, {seed}, {key}, {micro_batches}, {offsets}, {sizes})",
                  .numbers =

@@ -5,7 +5,7 @@
 // x is [..., s, d]. Pair i is (x[i], x[i + d/2]), as LLaMA's weights have it, or with `interleaved` (x[2i], x[2i+1]).
 // With `rates` pair i turns by rates[i] a position instead: frequencies that were scaled for longer sequences.
 // s is the position in the whole sequence, whatever part of it this rank holds; or, of x [b, h, s, d], what a second operand
-// says, i32[b, s]. The gradient turns back.
+// says, i32[b, s]. With `order` the sequence stands in so many blocks (sequence_order.h). The gradient turns back.
 
 #include <array>
 #include <cmath>
@@ -13,6 +13,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/base/vectorize.h"
 #include "shardwright/graph/builder.h"
+#include "shardwright/ops/sequence_order.h"
 #include "shardwright/ops/types.h"
 
 namespace shardwright::ops {
@@ -76,6 +77,7 @@ std::vector<Type> infer(const Call& call) {
   if (const double base = call.attributes.number("base", 10000); !(base > 0))
     throw error("base is {} but must be positive; write for example (base=10000)", base);
   Rates(call.attributes, features / 2);
+  check_order(call.attributes.integer("order", 0), type.shape[type.shape.size() - 2]);
   return {type};
 }
 
@@ -85,6 +87,7 @@ void kernel(const KernelCall& call) {
   const bool is_interleaved = call.attributes.flag("interleaved");
   const Rates rates(call.attributes, pairs);
   const double sign = call.attributes.flag("inverse") ? -1 : 1;
+  const std::int64_t order = call.attributes.integer("order", 0);
   const std::int32_t* const positions =
       call.operands.size() > 1 ? call.operands[1].as<std::int32_t>().data() : nullptr;
   const std::int64_t plane = sequence.extent * features, all = call.operands[0].size();
@@ -96,7 +99,8 @@ void kernel(const KernelCall& call) {
     std::array<C, most_pairs> cosines, sines;
     for (std::int64_t n = 0; n < sequences * sequence.extent; ++n) {
       const std::int64_t number = n / sequence.extent, s = n % sequence.extent;
-      const std::int64_t position = positions ? positions[n] : sequence.offset + s;
+      const std::int64_t position =
+          positions ? positions[n] : place_in_sequence(sequence.offset + s, sequence.size, order);
       for (std::size_t i = 0; i < static_cast<std::size_t>(pairs); ++i) {
         const double angle = static_cast<double>(position) * rates.by_pair[i];
         cosines[i] = static_cast<C>(std::cos(angle));
@@ -136,8 +140,12 @@ std::vector<OpDef> rotary() {
       {.name = "rotary",
        .doc = "pairs of elements of x[..., s, d] turned by s base^(-2 i / d), or s rates[i]; `inverse` turns "
               "back",
-       .attributes = {"base", "interleaved", "inverse", "rates"},
-       .defaults = {{"base", 10000.0}, {"interleaved", false}, {"inverse", false}, {"rates", std::string()}},
+       .attributes = {"base", "interleaved", "inverse", "order", "rates"},
+       .defaults = {{"base", 10000.0},
+                    {"interleaved", false},
+                    {"inverse", false},
+                    {"order", std::int64_t{0}},
+                    {"rates", std::string()}},
        .rule_for =
            [](const Call& call) {
              return call.operands.size() > 1 ? "b h s d^, b s -> b h s d^" : "... s d^ -> ... s d^";
@@ -153,20 +161,22 @@ std::vector<OpDef> rotary() {
        .gradient = gradient,
        .kernel = kernel,
        .samples = {"f32[6,4]", "f32[2,3,6,4] (base=100, interleaved=true)", "f32[2,6,4] (inverse=true)",
-                   "f32[2,3,6,4], i32[2,6]<9", "f32[2,6,4] (rates=by_0.5_0.015625)"},
+                   "f32[2,3,6,4], i32[2,6]<9", "f32[2,6,4] (rates=by_0.5_0.015625)", "f32[2,12,4] (order=4)"},
+       .reads_places = true,
        .overwrites = {0},
        .torch = {.line_for =
                      [](const Call& c) {
                        return fmt::format(
-                           "rotary({{0}}, {}, {{base}}, {{interleaved}}, {{inverse}}, {{rates}})",
-                           c.operands.size() > 1 ? "{1}" : "{s.offset}");
+                           "rotary({{0}}, {}, {{base}}, {{interleaved}}, {{inverse}}, {{rates}}{})",
+                           c.operands.size() > 1 ? "{1}" : "{s.offset}",
+                           c.attributes.integer("order", 0) ? ", {order}, {s.size}" : "");
                      },
-                 .functions = R"(
-def rotary(x, positions, base, interleaved, inverse, said=""):
+                 .functions = std::string(places_in_python) + R"(
+def rotary(x, positions, base, interleaved, inverse, said="", order=0, size=0):
     """Positions of each element [batch, sequence], or that of the first."""
     d, v = x.shape[-1], wide(x)
     if not torch.is_tensor(positions):
-        positions = torch.arange(positions, positions + x.shape[-2], device=x.device)
+        positions = places_in_sequence(torch, positions, x.shape[-2], size, order).to(x.device)
     else:
         positions = positions.unsqueeze(1)
     rates = base ** (torch.arange(0, d, 2, device=x.device, dtype=torch.float64) / -d)
@@ -180,11 +190,11 @@ def rotary(x, positions, base, interleaved, inverse, said=""):
     turned = [a * cosine - b * sine, a * sine + b * cosine]
     return (torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)).to(x.dtype)
 )"},
-       .jax = {.functions = R"(
-def rotary(x, positions, base, interleaved, inverse, said=""):
+       .jax = {.functions = std::string(places_in_python) + R"(
+def rotary(x, positions, base, interleaved, inverse, said="", order=0, size=0):
     """Positions of each element [batch, sequence], or that of the first."""
     d, v = x.shape[-1], wide(x)
-    positions = positions[:, None] if jnp.ndim(positions) else positions + jnp.arange(x.shape[-2])
+    positions = positions[:, None] if jnp.ndim(positions) else places_in_sequence(jnp, positions, x.shape[-2], size, order)
     rates = base ** (jnp.arange(0, d, 2, dtype=jnp.float64) / -d)
     if said:
         rates = jnp.array([float(rate) for rate in said.split("_")[1:]], jnp.float64)

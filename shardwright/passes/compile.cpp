@@ -3,6 +3,7 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/lower/offload.h"
 #include "shardwright/lower/recompute.h"
+#include "shardwright/lower/sequence_order.h"
 #include "shardwright/lower/split_backward.h"
 #include "shardwright/lower/spmd.h"
 #include "shardwright/plan/complete.h"
@@ -20,9 +21,11 @@ Program compile(PlannedGraph planned, const Cluster& cluster, const CompileOptio
   Redistributor redistributor = redistributor_for(graph.meshes, cluster);
   complete(graph, redistributor, planned.update_layouts);
   note_owners(graph);
+  const Graph* const alone = &graph;
+  const std::int64_t order = options.order ? *options.order : sequence_order({&alone, 1});
   if (!planned.offload.operators.empty()) graph = with_hosted(std::move(graph), planned.offload);
   if (planned.recompute.is_on()) graph = with_recompute(graph, planned.recompute, redistributor);
-  Program program = lower(graph, redistributor);
+  Program program = lower(graph, redistributor, order);
   if (planned.micro_batches.splits_backward) program.graph = with_split_backward(std::move(program.graph));
   program.micro_batches = planned.micro_batches.count;
   program.interleave = planned.micro_batches.interleave;
@@ -44,8 +47,12 @@ Pipeline compile_pipeline(const Graph& graph, const Plan& plan, const CompileOpt
   Pipeline out;
   out.pipelining = plan.settings.pipelining;
   out.outputs = std::move(planned.outputs);
+  std::vector<const Graph*> graphs;
+  for (const PlannedGraph& stage : planned.stages) graphs.push_back(&stage.graph);
+  CompileOptions of_all = options;
+  of_all.order = sequence_order(graphs);
   for (std::size_t s = 0; s < plan.stages.size(); ++s) try {
-      out.stages.push_back(compile(std::move(planned.stages[s]), plan.cluster_of(s), options));
+      out.stages.push_back(compile(std::move(planned.stages[s]), plan.cluster_of(s), of_all));
     } catch (const Error& e) {
       if (plan.stages.size() == 1) throw;
       throw with_context(e, fmt::format("stage {}", s));

@@ -1,6 +1,9 @@
 // From a graph and a plan to the program that runs: apply, complete, recompute, lower, optimize.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include "shardwright/graph/graph.h"
 #include "shardwright/lower/pipeline.h"
 #include "shardwright/lower/program.h"
@@ -16,6 +19,8 @@ struct CompileOptions {
   AfterPass after = {};    // sees the program after each pass
   FormatsOf formats = {};  // of the backend that the program is for; none: everything is row-major
   bool verifies = true;    // the graph after each pass
+  std::optional<std::int64_t> order =
+      {};  // blocks in which the sequence stands; not said: as its own operators let it
 };
 
 /// Of a graph that carries meshes, strategies and layouts: a stage of a plan, or read from its text form. Without a

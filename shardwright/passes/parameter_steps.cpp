@@ -1,5 +1,7 @@
 #include "shardwright/passes/parameter_steps.h"
 
+#include <algorithm>
+
 #include "shardwright/base/index.h"
 #include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
@@ -79,14 +81,36 @@ class ParameterSteps {
 
 std::vector<ValueId> parameter_steps(const Graph& graph) { return ParameterSteps(graph).run(); }
 
+bool goes_round(const Graph& graph, const Node& node) {
+  const auto& layout = graph.value(node.results.front()).layout;
+  return node.op->step == StepKind::halo && std::ranges::any_of(layout->windows, &Window::goes_round);
+}
+
+namespace {
+
+/// Per value how many times parts of it are fetched that go round.
+std::vector<int> times_round(const Graph& graph) {
+  std::vector<int> out(graph.values.size(), 0);
+  for (const Node& node : graph.nodes)
+    if (node.op->kind == OpKind::step && goes_round(graph, node)) ++out[at(node.operands.front().index)];
+  return out;
+}
+
+}  // namespace
+
 std::vector<bool> gathers_ahead(const Graph& graph) {
   const std::vector<ValueId> parameters = parameter_steps(graph);
+  const std::vector<int> rounds = times_round(graph);
   std::vector<bool> out;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Node& node = graph.nodes[i];
     if (node.op->step == StepKind::fetch) {
       const Node& maker = graph.node(graph.value(node.operands.front()).producer);
       out.push_back(is_leaf(maker) || node.phase > maker.phase);
+      continue;
+    }
+    if (node.op->step == StepKind::halo && goes_round(graph, node)) {
+      out.push_back(rounds[at(node.operands.front().index)] > 1);
       continue;
     }
     const bool is_gather = node.op->step == StepKind::all_gather && node.phase != Phase::update;

@@ -14,8 +14,11 @@ namespace shardwright {
 /// Per node the parameter whose gradient it reduces or whose weight it gathers; invalid for all others.
 std::vector<ValueId> parameter_steps(const Graph& graph);
 
-/// Per node whether it gathers what has been there long before: a weight for the forward or backward, or for the backward
-/// what the forward has made. Its result has its place from where it starts.
+/// Whether it fetches a part of what goes round.
+bool goes_round(const Graph& graph, const Node& node);
+
+/// Per node whether it gathers what has been there long before: a weight for the forward or backward, for the backward
+/// what the forward has made, or one part after the other of what goes round. Its result has its place from where it starts.
 std::vector<bool> gathers_ahead(const Graph& graph);
 
 }  // namespace shardwright

@@ -1,7 +1,7 @@
 // Weights that lie sharded, and parts that the forward has left for the backward, are gathered ahead of their use: while
 // the nodes between two gathers run, the second is on its way. Its result needs memory from then on, so only one bucket is ahead of the one in use: a gather starts behind
 // the gather before it, across the border of forward and backward too. More ahead hides hardly more. What is fetched from
-// the host starts ahead likewise.
+// the host starts ahead likewise, and of what goes round the part of the next turn.
 //
 // Here is only said where it starts; assign_buffers keeps its place free from there on.
 
@@ -36,13 +36,17 @@ Program prefetch_gathers(Program program, const PassContext&) {
   const std::vector<bool> is_ahead = gathers_ahead(graph);
   program.starts = graph.node_ids();
   NodeId behind_gather{0}, behind_fetch{0};  // they have links of their own
+  NodeId behind_round{0},
+      round_before{0};  // parts that go round for one turn, as keys and values do, set out together
   const std::vector<Fusion> fusions = fusions_of(graph);
   for (std::size_t i = 0; i < fusions.size(); ++i) {
     const Fusion& f = fusions[i];
     if (!is_ahead[static_cast<std::size_t>(f.begin.index)]) continue;
     const bool is_fetch = graph.node(f.begin).op->step == StepKind::fetch;
-    NodeId& behind_last = is_fetch ? behind_fetch : behind_gather;
-    NodeId start = std::min(f.begin, std::max(behind_last, ready(graph, f)));
+    const bool is_round = goes_round(graph, graph.node(f.begin));
+    if (is_round && behind_round != f.begin) round_before = behind_round;
+    NodeId& behind_last = is_fetch ? behind_fetch : is_round ? behind_round : behind_gather;
+    NodeId start = std::min(f.begin, std::max(is_round ? round_before : behind_last, ready(graph, f)));
     if (is_fetch && i > most_ahead) start = std::max(start, fusions[i - most_ahead].begin);
     // Other micro-batches may come between forward and backward.
     if (program.micro_batches > 1)

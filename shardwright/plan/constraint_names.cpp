@@ -33,7 +33,7 @@ LoopSplit parse_loop_split(const Given& value) {
       const auto kind = std::ranges::find(degree_kinds, name, &DegreeKind::name);
       if (kind == degree_kinds.end() || kind->of == Sharing::stages || kind->of == Sharing::experts ||
           !kind->missing.empty())
-        throw value.wrong(fmt::format("'{}' splits no operator; dp and tp do", name));
+        throw value.wrong(fmt::format("'{}' splits no operator; dp, tp and cp do", name));
       if (!used.insert(kind->name).second) throw value.wrong(fmt::format("{} splits two dims", name));
       it->second.emplace_back(name);
     }

@@ -37,6 +37,7 @@ void copy_degree(Constraints& to, const Constraints& from, std::string_view name
 // ---- all else ----
 
 constexpr std::array<std::string_view, 2> switch_words{"0", "1"};
+constexpr std::array<std::string_view, 3> context_ways{"gather", "exchange", "ring"};
 constexpr std::array<std::string_view, 5> again_words{"none", "selected", "full", "layers",
                                                       "selected+layers"};
 constexpr std::array<Again, 5> agains{Again{RecomputeMode::none}, Again{RecomputeMode::selected},
@@ -60,6 +61,7 @@ std::string text_of(Again again) {
   return std::string(
       again_words[static_cast<std::size_t>(std::ranges::find(agains, again) - agains.begin())]);
 }
+std::string text_of(ContextWay way) { return std::string(context_ways[static_cast<std::size_t>(way)]); }
 std::string text_of(const std::string& word) { return word; }
 /// In braces where it has commas.
 std::string text_of(const CommFusion& fusion) {
@@ -163,6 +165,10 @@ Rows of_step() {
                     schedule_given(has_braces ? value.text.substr(1, value.text.size() - 2) : value.text);
               }),
           switched<&Constraints::sequence_parallel>("sequence_parallel"),
+          kept(word<&Constraints::context>("context",
+                                           [](Constraints& c, std::string_view, const Given& value) {
+                                             c.context = static_cast<ContextWay>(value.word(context_ways));
+                                           })),
           kept(word<&Constraints::offload>("offload", read_offload)),
           kept(word<&Constraints::comm_fusion>("comm_fusion", read_comm_fusion)),
           kept(word<&Constraints::framework>("framework",

@@ -66,7 +66,8 @@ int Degrees::sharing(Sharing what) const {
 
 void Degrees::share(Sharing what, std::optional<int> degree) {
   for (const DegreeKind& kind : degree_kinds)
-    if (kind.of == what && kind.missing.empty()) set(kind.name, degree);
+    if (kind.of == what && kind.missing.empty())
+      set(kind.name, kind.is_rare && degree == 1 ? std::nullopt : degree);
 }
 
 std::int64_t Degrees::devices() const {

@@ -33,22 +33,23 @@
 
 namespace shardwright {
 
-/// What is shared: the batch, the work that is done of each sample, or the network, by stages. Experts are shared by the devices
-/// that share all else of a stage: that takes none of its own.
-enum class Sharing : std::uint8_t { batch, work, stages, experts };
+/// What is shared: the batch, the sequence of each sample, the work that is done of each element of it, or the network, by
+/// stages. Experts are shared by the devices that share all else of a stage: that takes none of its own.
+enum class Sharing : std::uint8_t { batch, sequence, work, stages, experts };
 
 /// A degree of parallelism: so many devices, or stages of them, share something.
 struct DegreeKind {
   std::string_view name;
   Sharing of;
   std::string_view missing = {};  // what there is not yet, so that it is 1; empty: there is
+  bool is_rare = false;           // 1 is not told, and `auto` takes it where it is said
 };
 inline constexpr std::array<DegreeKind, 6> degree_kinds{{{"dp", Sharing::batch},
                                                          {"tp", Sharing::work},
                                                          {"pp", Sharing::stages},
-                                                         {"cp", Sharing::work, "context"},
-                                                         {"ep", Sharing::experts},
-                                                         {"etp", Sharing::experts}}};
+                                                         {"cp", Sharing::sequence, "", true},
+                                                         {"ep", Sharing::experts, "", true},
+                                                         {"etp", Sharing::experts, "", true}}};
 
 /// Degrees by name; each may be said or not.
 class Degrees {
@@ -89,6 +90,10 @@ struct Again {
   auto operator<=>(const Again&) const = default;
 };
 
+/// How queries of a part of the sequence come to the keys of the others: all keys are gathered, parts of heads are had of the
+/// whole sequence instead, or keys go round while each part is attended to.
+enum class ContextWay : std::uint8_t { gather, exchange, ring };
+
 /// `{m: dp, n: tp}`: by the names of degrees, over which devices each loop dim of an operator is split; else it is whole.
 using LoopSplit = std::map<std::string, std::vector<std::string>>;
 std::string to_text(const LoopSplit& split);
@@ -107,6 +112,7 @@ struct Constraints {
   std::optional<bool> recompute_communication, recompute_shard_kept;  // RecomputeOptions of the mode
   std::optional<Schedule> schedule;
   std::optional<bool> sequence_parallel;  // what tp would repeat is split by the sequence
+  std::optional<ContextWay> context;      // of cp; not said: what sends less
   Rare<Offload> offload;                  // shares; of operators `hosted` says it
   Rare<CommFusion> comm_fusion;           // limits; of parameters fusion_numbers say it
   Rare<std::string> framework;            // by whose memory a plan is judged

@@ -13,8 +13,7 @@ namespace {
 std::optional<Degrees> degrees_of(const StagePlan& stage) {
   Degrees out;
   for (const DegreeKind& kind : degree_kinds)
-    if (kind.of != Sharing::stages && kind.of != Sharing::experts && kind.missing.empty())
-      out.set(kind.name, 1);
+    if (kind.of != Sharing::stages && kind.missing.empty() && !kind.is_rare) out.set(kind.name, 1);
   if (stage.meshes.size() > 1) return std::nullopt;
   for (const Axis& axis : stage.meshes.front().axes) {
     const std::string_view degree = degree_of_axis(axis.name);

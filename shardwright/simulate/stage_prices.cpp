@@ -7,7 +7,10 @@
 namespace shardwright {
 namespace {
 
-DType dtype_of(const Graph& graph, const Node& node) { return graph.value(node.results.front()).type.dtype; }
+/// What is multiplied; of a chain, what is carried on may be wider.
+DType dtype_of(const Graph& graph, const Node& node) {
+  return graph.value(node.op->is_chain ? node.operands.front() : node.results.front()).type.dtype;
+}
 
 /// What runs on the host has a device's share of its processors.
 Cluster of_host(Cluster cluster) {

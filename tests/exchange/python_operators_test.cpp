@@ -23,8 +23,9 @@ namespace {
 
 // Not written in Python, and why.
 const std::set<std::string> not_in_python = {
-    "cache_rows", "cached_attention",  // of networks that are asked, which nobody trains
-    "call_back",                       // a function of this process
+    "cache_rows",     "cached_attention",                   // of networks that are asked, which nobody trains
+    "call_back",                                            // a function of this process
+    "attention_turn", "attention_turn_grad", "bring_home",  // of keys that go round
 };
 
 /// Cases of one Python run: tensors in one file, the rest in another.

@@ -148,7 +148,8 @@ TEST(Constraints, say_what_is_wrong_of_a_text) {
   EXPECT_EQ(message_of("dp=2,dp=2"), "--fix: 'dp' is given twice");
   EXPECT_EQ(message_of("dq=2").substr(0, 41), "--fix: 'dq' is unknown (did you mean dp?)");
   EXPECT_EQ(message_of("dp=0"), "--fix dp 0: should be an integer from 1 on, at most 1048576");
-  EXPECT_EQ(message_of("cp=2"), "--fix cp 2: there is no context parallelism yet; leave cp at 1");
+  EXPECT_EQ(message_of("cp=2"), "");
+  EXPECT_EQ(message_of("context=all"), "--fix context all: there are gather, exchange, ring");
   EXPECT_EQ(message_of("recompute=some"),
             "--fix recompute some: there are none, selected, full, layers, selected+layers");
 }
@@ -169,7 +170,7 @@ TEST(Constraints, say_what_is_wrong_of_a_split_of_tensors) {
 }
 
 TEST(Constraints, say_what_is_wrong_of_an_operator) {
-  EXPECT_EQ(message_of("a={n: pp}"), "--fix a {n: pp}: 'pp' splits no operator; dp and tp do");
+  EXPECT_EQ(message_of("a={n: pp}"), "--fix a {n: pp}: 'pp' splits no operator; dp, tp and cp do");
   EXPECT_EQ(message_of("a={n: tp, m: tp}"), "--fix a {n: tp, m: tp}: tp splits two dims");
   EXPECT_EQ(message_of("a={n: tp, n: dp}"), "--fix a {n: tp, n: dp}: 'n' is split twice");
   EXPECT_EQ(message_of("a={n}"), "--fix a {n}: should be {LOOP DIM: DEGREE, ...}");

@@ -69,10 +69,10 @@ class Reader {
     std::vector<Keyed> factors{tensor, stages};
     if (context.value > 1) factors.push_back(context);
     data_ = data_degree(file_.devices, factors);
-    check_there_is("cp", context);
     set_.add("dp", data_);
     set_.add("tp", tensor.value);
     set_.add("pp", stages.value);
+    if (context.value > 1) set_.add("cp", context.value);
     if (experts.value > 1) {
       set_.add("ep", experts.value);
       set_.add("etp", flags_.count("expert-tensor-parallel-size", tensor.value).value);

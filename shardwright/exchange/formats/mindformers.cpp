@@ -258,10 +258,10 @@ class Reader {
       throw error("{} = {}: but the cluster has {} devices; {} {} would use them", product_text(factors),
                   product_of(factors), file_.devices, data.key, rest);
     }
-    check_there_is("cp", context);
     set_.add("dp", rest);
     set_.add("tp", tensor.value);
     set_.add("pp", stages);
+    if (context.value > 1) set_.add("cp", context.value);
     if (experts.value > 1) set_.add("ep", experts.value);
     if (degrees_.is_on("use_seq_parallel") && tensor.value > 1) set_.add("sequence_parallel", 1);
   }

@@ -55,7 +55,8 @@ std::optional<Candidates::AtLeast> Candidates::at_least(const Constraints& s) {
   if (repeats_layers(s) && !again) return std::nullopt;
   for (Pieces* pieces : {&*least, again ? &*again : nullptr})
     for (std::size_t k = 0; pieces && k < pieces->size(); ++k)
-      (*pieces)[k] = sharded((*pieces)[k], level_of(s), replicas_of(s));
+      if (contexts_of(s) == 1)  // else they are as they are
+        (*pieces)[k] = sharded((*pieces)[k], level_of(s), replicas_of(s));
   const Candidate c = within(s, *least, again, spare * cap_, true);
   // Of several chunks a device's memory is not known while stages are cut: others may be a little faster.
   constexpr double of_chunks = 0.985;

@@ -279,7 +279,7 @@ void take_even(Forecast& best, const Constraints& s, const ForecastOf& what, con
 
 /// Of a device, whatever it computes.
 double fixed_bytes(const Constraints& s, const Framework& framework) {
-  const int groups = (replicas_of(s) > 1) + (shards_of(s) > 1) + (stages_of(s) > 1);
+  const int groups = (replicas_of(s) > 1) + (contexts_of(s) > 1) + (shards_of(s) > 1) + (stages_of(s) > 1);
   return static_cast<double>(framework.fixed_bytes + groups * framework.group_bytes);
 }
 

@@ -14,8 +14,10 @@ bool are_near(int a, int b) { return std::max(a, b) <= most_times * std::min(a, 
 
 /// One of the degrees is a part of what it was, and another one as many times more.
 bool moves_one_factor(const Constraints& a, const Constraints& b) {
-  const std::array<std::pair<int, int>, 3> degrees{
-      std::pair{replicas_of(a), replicas_of(b)}, {shards_of(a), shards_of(b)}, {stages_of(a), stages_of(b)}};
+  const std::array<std::pair<int, int>, 4> degrees{std::pair{replicas_of(a), replicas_of(b)},
+                                                   {contexts_of(a), contexts_of(b)},
+                                                   {shards_of(a), shards_of(b)},
+                                                   {stages_of(a), stages_of(b)}};
   int less = 0, more = 0;
   for (const auto& [from, to] : degrees) {
     if (from == to) continue;
@@ -33,8 +35,8 @@ bool moves_one_factor(const Constraints& a, const Constraints& b) {
 }  // namespace
 
 bool are_neighbours(const Constraints& a, const Constraints& b) {
-  const bool same_degrees =
-      replicas_of(a) == replicas_of(b) && shards_of(a) == shards_of(b) && stages_of(a) == stages_of(b);
+  const bool same_degrees = replicas_of(a) == replicas_of(b) && contexts_of(a) == contexts_of(b) &&
+                            shards_of(a) == shards_of(b) && stages_of(a) == stages_of(b);
   const bool same_count = a.micro_batches == b.micro_batches, same_again = a.recompute == b.recompute;
   const bool same_level = level_of(a) == level_of(b), same_schedule = schedule_of(a) == schedule_of(b);
   const bool same_sequence = splits_sequence(a) == splits_sequence(b);

@@ -40,9 +40,10 @@ class Enumeration {
   Enumeration(const PlanRequest& request, const OpenStep& step, bool may_wait)
       : fixed_(request.constraints), devices_(request.devices), may_wait_(may_wait), step_(step) {
     if (request.most_stages) most_stages_ = *request.most_stages;
-    for (const Sharing sharing : {Sharing::stages, Sharing::work, Sharing::batch})
+    for (const Sharing sharing : {Sharing::stages, Sharing::work, Sharing::sequence, Sharing::batch})
       for (const DegreeKind& kind : degree_kinds)
-        if (kind.of == sharing && kind.missing.empty()) kinds_.push_back(&kind);
+        if (kind.of == sharing && kind.missing.empty() && (!kind.is_rare || fixed_.degrees.said(kind.name)))
+          kinds_.push_back(&kind);
   }
 
   std::vector<Constraints> run() {
@@ -97,6 +98,7 @@ class Enumeration {
           Constraints s{.degrees = degrees, .micro_batches = count, .interleave = fixed_.interleave};
           s.schedule = schedule;
           s.sequence_parallel = by_sequence;
+          s.context = fixed_.context;
           add(s);
         }
     }
@@ -132,7 +134,8 @@ class Enumeration {
 
   void add(Constraints s) {
     using enum RecomputeMode;
-    const std::vector<int> levels = replicas_of(s) > 1 ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{0};
+    const std::vector<int> levels =
+        replicas_of(s) * contexts_of(s) > 1 ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{0};
     for (int zero : open(fixed_.zero, levels))
       for (const Again again : agains()) {
         s.zero = zero;
@@ -164,7 +167,7 @@ class Enumeration {
 
 int fewest_replicas(const Constraints& s) {
   if (!s.degrees.said("ep")) return 1;
-  return std::max(1, s.degrees.of("ep") * s.degrees.of_experts_features() / shards_of(s));
+  return std::max(1, s.degrees.of("ep") * s.degrees.of_experts_features() / (shards_of(s) * contexts_of(s)));
 }
 
 Constraints without_replicas(Constraints s) {
@@ -235,8 +238,8 @@ std::vector<Constraints> structures_of(const PlanRequest& request, const OpenSte
 }
 
 bool fixes_split(const Constraints& fixed) {
-  return says(fixed, Sharing::batch) || says(fixed, Sharing::work) || fixed.sequence_parallel ||
-         fixed.micro_batch || !fixed.operators.empty();
+  return says(fixed, Sharing::batch) || says(fixed, Sharing::sequence) || says(fixed, Sharing::work) ||
+         fixed.sequence_parallel || fixed.micro_batch || !fixed.operators.empty();
 }
 
 bool fixes_settings(const Constraints& fixed) {
@@ -289,7 +292,7 @@ Constraints conflicting(PlanRequest request, const OpenStep& step) {
     if (!word.is_chosen) word.open(fixed);
   // What says least by itself comes first; of degrees that are alike, the first is blamed.
   std::vector<std::string_view> words{"recompute", "zero", "schedule"};
-  for (const Sharing sharing : {Sharing::stages, Sharing::work, Sharing::batch})
+  for (const Sharing sharing : {Sharing::stages, Sharing::work, Sharing::sequence, Sharing::batch})
     for (const DegreeKind& kind : degree_kinds)
       if (kind.of == sharing) words.push_back(kind.name);
   words.insert(words.end(), {"micro_batch", "sequence_parallel"});

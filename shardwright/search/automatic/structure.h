@@ -11,11 +11,12 @@
 
 namespace shardwright::automatic {
 
-/// Who has the same weights for other samples, and who shares the work of a sample.
+/// Who has the same weights for other samples, or for other parts of their sequences, and who shares the work of a sample.
 inline int replicas_of(const Constraints& s) { return s.degrees.sharing(Sharing::batch); }
+inline int contexts_of(const Constraints& s) { return s.degrees.sharing(Sharing::sequence); }
 inline int shards_of(const Constraints& s) { return s.degrees.sharing(Sharing::work); }
 inline int stages_of(const Constraints& s) { return s.degrees.sharing(Sharing::stages); }
-inline int stage_devices(const Constraints& s) { return replicas_of(s) * shards_of(s); }
+inline int stage_devices(const Constraints& s) { return replicas_of(s) * contexts_of(s) * shards_of(s); }
 inline bool splits_sequence(const Constraints& s) { return s.sequence_parallel.value_or(false); }
 inline Schedule schedule_of(const Constraints& s) { return s.schedule.value_or(Schedule{}); }
 inline Pipelining pipelining_of(const Constraints& s) {

@@ -229,7 +229,7 @@ bool Tables::shares_links(const Constraints& s) const {
   return shards_of(s) > 1 && link != request_.cluster->links.end() && link->devices > shards_of(s);
 }
 
-/// Where there is no part of the batch for one device: with the waiting for other replicas.
+/// Where there is no part of the batch for one device, or of its sequences: with the waiting for other replicas.
 std::optional<Pieces> Tables::as_it_is(const Constraints& s) {
   const Pieces* all = figures(s, summed_of(pipelining_of(s)));
   if (!all) return std::nullopt;
@@ -237,6 +237,7 @@ std::optional<Pieces> Tables::as_it_is(const Constraints& s) {
 }
 
 std::optional<Pieces> Tables::of_stage(const Constraints& s) {
+  if (contexts_of(s) > 1) return as_it_is(s);
   const Pieces* own = alone(s);
   if (!own) return as_it_is(s);
   Pieces out = among_others(waited_for(*own), s, samples_of_device(s));
@@ -277,6 +278,7 @@ std::optional<Pieces> Tables::of_stage(const Constraints& s) {
 }
 
 std::optional<Pieces> Tables::at_least(const Constraints& s, std::int64_t fewest) {
+  if (contexts_of(s) > 1) return as_it_is(s);
   const std::int64_t few = fewest, more = 2 * few, here = samples_of_device(s);
   if (const Pieces* own = here <= more || samples_ % more ? alone(s) : nullptr) {
     return among_others(passes_alone(*own), s, here);

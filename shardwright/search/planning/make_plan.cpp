@@ -43,11 +43,12 @@ void check(const OptimizerParallel& options, int devices) {
 void check_degrees(const PlanRequest& request) {
   if (!request.is_set) return;
   const int data = request.constraints.degrees.of("dp"), tensor = request.constraints.degrees.of("tp");
+  const int context = request.constraints.degrees.of("cp");
   const int stages = settings_of(request).pipelining.stages;
-  const std::int64_t wanted = std::int64_t{data} * tensor * stages;
+  const std::int64_t wanted = std::int64_t{data} * context * tensor * stages;
   if (wanted != request.devices)
-    throw error("dp={} x tp={} on {} stages are {} devices but there are {}", data, tensor, stages, wanted,
-                request.devices)
+    throw error("dp={} x tp={}{} on {} stages are {} devices but there are {}", data, tensor,
+                context > 1 ? fmt::format(" x cp={}", context) : "", stages, wanted, request.devices)
         .between(
             {.key = "devices", .wanted = std::to_string(wanted), .given = std::to_string(request.devices)});
   if (splits_tensors(request.constraints))
@@ -191,7 +192,7 @@ Plan planned(const Graph& graph, PlanRequest request, const Taker& take) {
   if (request.layers_again.is_on())
     plan.settings.recompute = of_layers(std::move(plan.settings.recompute), cut.stages, request.layers_again);
   plan.stages.clear();
-  bool repeats_tensor = true;  // in every stage
+  bool repeats_tensor = true, repeats_context = true;  // in every stage
   const int parts = plan.settings.pipelining.parts();
   const std::string how = plan.search.empty() ? plan.parallel : "search " + plan.search;
   Doing doing(request.options.deadline.progress(), how + (parts > 1 ? ": stage" : ""), parts > 1 ? parts : 0);
@@ -203,6 +204,7 @@ Plan planned(const Graph& graph, PlanRequest request, const Taker& take) {
     const Calls calls(part);
     FixedChoices fixed = fixed_choices_for(part, calls, asked);
     repeats_tensor = repeats_tensor && fixed.repeats_tensor;
+    repeats_context = repeats_context && fixed.repeats_context;
     SearchResult found = found_for(part, calls, asked, plan, fixed);
     tell(plan, found, s);
     Decisions decided =
@@ -210,6 +212,9 @@ Plan planned(const Graph& graph, PlanRequest request, const Taker& take) {
     plan.stages.push_back(told(part, calls, decided));
     if (take) take(std::move(part), calls, std::move(decided.choices), asked, plan.settings);
   }
+  if (repeats_context)
+    throw error("cp={}: the network has no sequence to split; leave cp out",
+                request.constraints.degrees.of("cp"));
   if (repeats_tensor)
     throw error("tp={}: divides no dim of a weight, nor the heads or features of the network",
                 request.constraints.degrees.of("tp"));

@@ -140,7 +140,7 @@ void set_all(PlanRequest& r, const Given& given) {
       throw given.wrong(fmt::format("{}={} is said, but an annotation splits it, too; leave one out", name,
                                     to_text(split)));
   for (const DegreeKind& kind : degree_kinds)
-    if (kind.of != Sharing::stages && kind.of != Sharing::experts && kind.missing.empty())
+    if (kind.of != Sharing::stages && kind.missing.empty() && !kind.is_rare)
       said.degrees.set(kind.name, said.degrees.of(kind.name));
   said.sequence_parallel = said.sequence_parallel.value_or(false);
   if (said.degrees.of("pp") == 1) said.schedule.reset();  // it would order nothing

@@ -52,7 +52,7 @@ std::string better_text(std::string_view what, const Evaluation& would, const Ev
 /// Some operator is split otherwise than by the batch, so that the next one may wait for it.
 bool shares_work(const Plan& plan) {
   const Constraints decided = decided_by(plan, 0);
-  return decided.degrees.sharing(Sharing::work) > 1;
+  return decided.degrees.sharing(Sharing::work) * decided.degrees.sharing(Sharing::sequence) > 1;
 }
 
 /// The micro-batches of `p` side by side in twos; of too few, each is cut in two, if the batch may be cut otherwise.

@@ -1,0 +1,24 @@
+// In which order a sequence stands that is split among ranks whose keys go round.
+//
+// Where each element sees those before it alone, the rank that holds the end of the sequence computes 2 - 1 / P times the mean
+// of P ranks, and the others wait. So the sequence stands in 2 P blocks of which a rank holds the r-th from the begin and the
+// r-th from the end (ops/sequence_order.h), as long as nothing of the network minds: inputs are brought into that order, and
+// what asks for places knows of it. Numbers are the same, and nothing is sent for it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "shardwright/graph/graph.h"
+
+namespace shardwright {
+
+/// In how many blocks all of these stages of one network have their sequence; 0: it stands as it is. Forward operators have
+/// strategies.
+std::int64_t sequence_order(std::span<const Graph* const> stages);
+
+/// Per value and dim, of the forward: dims of the sequence.
+std::vector<std::vector<bool>> dims_in_order(const Graph& graph);
+
+}  // namespace shardwright

@@ -1,0 +1,38 @@
+// The order of a sequence in which ranks that hold a part of it each see as much of what is before them as the others do.
+//
+// Of `blocks` (an even number) equal blocks, the first rank holds the first and the last, the second rank the second and the
+// last but one, and so on:  0 7 | 1 6 | 2 5 | 3 4.  0 blocks: the sequence stands as it is.
+#pragma once
+
+#include <cstdint>
+
+#include "shardwright/base/error.h"
+
+namespace shardwright::ops {
+
+/// Where in the sequence of `size` elements the one stands that is the `i`-th in this order.
+inline std::int64_t place_in_sequence(std::int64_t i, std::int64_t size, std::int64_t blocks) {
+  if (blocks == 0) return i;
+  const std::int64_t block = size / blocks, pair = i / (2 * block), inside = i % (2 * block);
+  return inside < block ? pair * block + inside : (blocks - 1 - pair) * block + inside - block;
+}
+
+/// Throws: Error unless `size` elements can stand so.
+inline void check_order(std::int64_t blocks, std::int64_t size) {
+  if (blocks < 0 || blocks % 2) throw error("order={}: should be an even number of blocks, or 0", blocks);
+  if (blocks > 0 && size % blocks)
+    throw error("order={}: does not divide the {} elements of the sequence", blocks, size);
+}
+
+/// In Python, for PyTorch and JAX: where elements from `first` on stand; `library` is torch or jnp.
+inline constexpr const char* places_in_python = R"(
+def places_in_sequence(library, first, count, size, blocks):
+    i = library.arange(first, first + count)
+    if blocks == 0:
+        return i
+    block = size // blocks
+    pair, inside = i // (2 * block), i % (2 * block)
+    return library.where(inside < block, pair * block + inside, (blocks - 1 - pair) * block + inside - block)
+)";
+
+}  // namespace shardwright::ops

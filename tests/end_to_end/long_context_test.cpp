@@ -1,0 +1,179 @@
+// What trains with its sequence split over cp has the losses of one device, whichever way attention sees all of it; and a
+// rank sends and holds what docs/long-context.md says.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <random>
+
+#include "shardwright/base/text.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/lower/program.h"
+#include "shardwright/passes/compile.h"
+#include "shardwright/plan/set_words.h"
+#include "tests/support/draws.h"
+#include "tests/support/training_run.h"
+
+namespace shardwright {
+namespace {
+
+using testing::TrainingRun;
+
+PlanRequest request_of(const std::string& set, int micro_batches = 1) {
+  const Constraints said = parse_constraints({"--set", set});
+  PlanRequest out{.devices = static_cast<int>(said.degrees.devices()),
+                  .parallel = Parallel::semi_auto_parallel,
+                  .constraints = said,
+                  .is_set = true};
+  out.constraints.micro_batches = micro_batches;
+  out.constraints.zero_threshold = 0;
+  return out;
+}
+
+struct ContextCase {
+  std::string name;
+  std::string model;
+  std::string set;
+  int micro_batches = 1;
+};
+void PrintTo(const ContextCase& c, std::ostream* out) { *out << c.name; }
+
+class EndToEndContext : public ::testing::TestWithParam<ContextCase> {};
+
+TEST_P(EndToEndContext, has_the_losses_of_one_device) {
+  const ContextCase& c = GetParam();
+  const TrainingRun run{
+      .model = c.model, .optimizer = {.name = "momentum"}, .precision = DType::f64, .steps = 3};
+  testing::expect_same(testing::run_planned(run, request_of(c.set, c.micro_batches)), testing::run_alone(run),
+                       {.losses = 1e-9, .weights = 1e-7});
+}
+
+const std::string llama = "llama:layers=2,hidden=32,heads=4,kv_heads=2,ffn=48,vocab=48,seq=16,batch=4";
+const std::string gpt = "gpt:layers=2,hidden=32,heads=4,vocab=48,seq=16,batch=4";
+const std::string alibi = "baichuan2-13b:layers=2,hidden=32,heads=4,ffn=48,vocab=48,seq=16,batch=4";
+
+INSTANTIATE_TEST_SUITE_P(
+    all, EndToEndContext,
+    ::testing::Values(
+        ContextCase{"gather", llama, "cp=4,context=gather"},
+        ContextCase{"exchange", llama, "cp=2,context=exchange"},
+        ContextCase{"ring", llama, "cp=4,context=ring"},
+        ContextCase{"ring_of_two", llama, "cp=2,context=ring"},
+        ContextCase{"ring_of_eight", llama, "cp=8,context=ring"},
+        ContextCase{"gather_with_all", llama, "dp=2,cp=2,tp=2,sequence_parallel=1,context=gather,zero=3"},
+        ContextCase{"exchange_with_all", "llama:layers=2,hidden=32,heads=4,ffn=48,vocab=48,seq=16,batch=4",
+                    "dp=2,cp=2,tp=2,sequence_parallel=1,context=exchange,zero=2"},
+        ContextCase{"ring_with_all", llama, "dp=2,cp=2,tp=2,sequence_parallel=1,context=ring,zero=3"},
+        ContextCase{"states", llama, "cp=4,zero=1"}, ContextCase{"gradients", llama, "dp=2,cp=2,zero=2", 2},
+        ContextCase{"stages", llama, "dp=2,cp=2,pp=2,context=ring,recompute=full", 2},
+        ContextCase{"selected", llama, "cp=4,context=ring,recompute=selected", 2},
+        ContextCase{"recomputed", llama, "cp=4,context=ring,recompute=full"},
+        ContextCase{"learned_positions", gpt, "cp=4,context=ring"},
+        ContextCase{"learned_positions_gathered", gpt, "cp=2,tp=2,context=gather"},
+        ContextCase{"alibi", alibi, "cp=4,context=ring"},
+        ContextCase{"dropout", gpt + ",dropout=0.2,attention_dropout=0", "dp=2,cp=2,context=ring"},
+        ContextCase{"encoder", gpt + ",causal=0,norm=rms,positions=none", "cp=4,context=ring"},
+        ContextCase{"cut_backward", llama, "cp=2,pp=2,context=ring,schedule=zero-bubble", 4}),
+    [](const auto& test) { return test.param.name; });
+
+/// Mixes of all degrees, levels, ways and schedules: one device's losses, or a refusal.
+TEST(EndToEndContexts, drawn_have_the_losses_of_one_device) {
+  std::mt19937 random(static_cast<unsigned>(5 + testing::further_seeds()));
+  const auto one_of = [&](auto... all) {
+    const std::array<const char*, sizeof...(all)> list{all...};
+    return std::string(list[random() % list.size()]);
+  };
+  int trained = 0;
+  const unsigned all = testing::draws(60);
+  std::map<std::string, std::optional<testing::Outcome>> alone;
+  for (unsigned i = 0; i < all; ++i) {
+    std::string set = one_of("cp=2", "cp=4", "dp=2,cp=2", "cp=2,tp=2", "dp=2,cp=2,tp=2", "cp=4,tp=2",
+                             "cp=2,pp=2", "dp=2,cp=2,pp=2", "cp=2,tp=2,pp=2", "cp=8");
+    set += one_of("", ",context=ring", ",context=exchange", ",context=gather");
+    if (set.find("tp") != set.npos) set += one_of("", ",sequence_parallel=1");
+    if (set.find("pp") != set.npos) set += one_of("", ",schedule=gpipe", ",schedule=interleaved:2");
+    set += one_of("", ",zero=1", ",zero=2", ",zero=3") + one_of("", ",recompute=full", ",recompute=selected");
+    const std::string model = one_of(llama.c_str(), gpt.c_str(), alibi.c_str());
+    const TrainingRun run{
+        .model = model, .optimizer = {.name = "momentum"}, .precision = DType::f64, .steps = 2};
+    SCOPED_TRACE(model + " " + set);
+    std::optional<testing::Outcome> have;
+    try {
+      have = testing::run_planned(run, request_of(set, 2));
+    } catch (const Error& e) {
+      const std::string_view what = e.what();
+      const bool is_refusal = what.find("heads") != what.npos || what.find("layers") != what.npos;
+      EXPECT_TRUE(is_refusal) << what;
+      continue;
+    }
+    ++trained;
+    if (!alone.contains(model)) alone[model] = testing::run_alone(run);
+    testing::expect_same(have, alone[model], {.losses = 1e-9, .weights = 1e-6});
+  }
+  EXPECT_GT(trained, static_cast<int>(all) / 2);
+}
+
+// ---- what a rank sends and holds ----
+
+Pipeline program_of(const std::string& model, const std::string& set) {
+  TrainingRun run{.model = model, .optimizer = {.name = "sgd"}};
+  const Model made = testing::train_model(run);
+  const Plan plan = make_plan(made.graph, request_of(set));
+  return compile_pipeline(made.graph, plan);
+}
+
+std::int64_t received(const Program& program, Phase phase, StepKind kind, std::string_view reader) {
+  std::int64_t out = 0;
+  Redistributor redistributor(program.graph.meshes[0], {.even_only = true});
+  for (const Node& node : program.graph.nodes) {
+    if (node.phase != phase || node.op->step != kind) continue;
+    const auto reads = [&](const Node& other) {
+      return other.op->name.starts_with(reader) &&
+             std::ranges::count(other.operands, node.results.front()) > 0;
+    };
+    if (std::ranges::any_of(program.graph.nodes, reads))
+      out += redistribution_of(program.graph, node, redistributor).bytes;
+  }
+  return out;
+}
+
+/// batch 2, 2 heads of keys of 8 features, 32 tokens, one layer, floats
+TEST(LongContext, sends_round_what_the_formulas_say) {
+  for (const std::int64_t p : {2, 4, 8}) {
+    const Pipeline pipeline =
+        program_of("llama:layers=1,hidden=32,heads=4,kv_heads=2,ffn=48,vocab=48,seq=32,batch=2",
+                   fmt::format("cp={},context=ring", p));
+    const Program& program = pipeline.stages.front();
+    const std::int64_t part = 2 * 2 * (32 / p) * 8 * 4;  // k or v of a rank, bytes
+    EXPECT_EQ(received(program, Phase::forward, StepKind::halo, "attention_turn"), 2 * (p - 1) * part);
+    EXPECT_EQ(received(program, Phase::backward, StepKind::halo, "attention_turn_grad"), 2 * (p - 1) * part);
+    EXPECT_EQ(received(program, Phase::backward, StepKind::halo, "bring_home"), 2 * (p - 1) * part);
+  }
+}
+
+TEST(LongContext, takes_the_way_that_sends_less) {
+  const auto has = [](const Pipeline& pipeline, std::string_view op) {
+    return std::ranges::any_of(pipeline.stages.front().graph.nodes,
+                               [&](const Node& node) { return node.op->name == op; });
+  };
+  // 4 heads, as many of keys: an exchange sends less from 3 on; of 2 heads of keys, 4 are not divided.
+  EXPECT_TRUE(has(program_of("llama:layers=1,hidden=32,heads=4,ffn=48,vocab=48,seq=32,batch=2", "cp=4"),
+                  "attention"));
+  EXPECT_TRUE(has(program_of("llama:layers=1,hidden=32,heads=4,ffn=48,vocab=48,seq=32,batch=2", "cp=2"),
+                  "attention_turn"));
+  EXPECT_TRUE(
+      has(program_of("llama:layers=1,hidden=32,heads=4,kv_heads=2,ffn=48,vocab=48,seq=32,batch=2", "cp=4"),
+          "attention_turn"));
+}
+
+/// One of eight devices with an eighth of 32k tokens: weights aside, an eighth and what a turn has of others.
+TEST(LongContext, takes_a_seventh_of_the_memory_at_most) {
+  const std::string model =
+      "llama:layers=2,hidden=256,heads=8,kv_heads=2,ffn=512,vocab=256,seq=32768,batch=1";
+  const Pipeline whole = program_of(model, "cp=1"), split = program_of(model, "cp=8,context=ring");
+  EXPECT_LE(static_cast<double>(split.arena_bytes(0)), 0.15 * static_cast<double>(whole.arena_bytes(0)));
+}
+
+}  // namespace
+}  // namespace shardwright
