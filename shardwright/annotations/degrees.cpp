@@ -160,13 +160,13 @@ class Splitter {
 
   /// Experts over ep, the features of each over etp; rows over what is left of dp, and of tp by the sequence.
   std::string split_experts(const Node& node, const Rule& rule, Strategy& s) {
-    const std::size_t rows = node.op->routed->rows;
-    const std::size_t x = at(node.operands[rows].index);
+    const std::size_t rows = node.op->routed->rows, x = at(node.operands[rows].index);
     std::vector<Axes> of_rows;
     for (std::size_t d = 0; d < rule.operands[rows].dims.size(); ++d)
       of_rows.push_back(batch_[x][d]                            ? data_
-                        : !sequence_.empty() && sequence_[x][d] ? of_sequence()
-                                                                : Axes());
+                        : sequence_.empty() || !sequence_[x][d] ? Axes()
+                        : by_sequence_parallel_                 ? context_.with(tensor_)
+                                                                : context_);
     for (const auto& [loop, axes] : expert_loops(node, rule, experts_, of_rows)) {
       Strategy tried = s;
       tried.loops[at(loop)] = axes;
@@ -268,8 +268,6 @@ class Splitter {
     }
     return false;
   }
-
-  Axes of_sequence() const { return by_sequence_parallel_ ? context_.with(tensor_) : context_; }
 
   bool put(int loop, const Rule& rule, Strategy& s) {
     Strategy tried = s;

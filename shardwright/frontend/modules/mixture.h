@@ -34,7 +34,7 @@ struct MixtureOfExperts {
     std::int64_t chosen_groups = 1;
     double factor = 1;  // of the weights in the end
     std::int64_t shared =
-        0;                // inner features of NAME.shared, a gated network that all elements have; 0: none
+        0;                 // inner features of NAME.shared, a gated network that all elements have; 0: none
     bool is_gated = true;  // each expert: a(gate^T x) (up^T x), else a(up^T x)
     std::string activation = "silu";
     double capacity = 0;  // 0: nothing is left out
