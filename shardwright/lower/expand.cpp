@@ -8,6 +8,7 @@
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/lower/sequence_order.h"
+#include "shardwright/ops/calls.h"
 
 namespace shardwright {
 namespace {
@@ -107,8 +108,7 @@ class Expansion {
     layout.dims[d] = {};
     if (layout.used().empty()) layout.mesh = 0;
     out_.graph.value(v).layout = layout;
-    const ValueId ordered =
-        builder_->call("reorder", {v}, {{"dim", static_cast<std::int64_t>(d)}, {"order", order_}});
+    const ValueId ordered = reordered(*builder_, v, d, order_);
     Node& made = out_.graph.nodes.back();
     const Rule rule = rule_of(out_.graph, made);
     made.strategy = whole(rule);

@@ -20,6 +20,11 @@ inline ValueId constant(auto& builder, DType dtype, double value) {
 /// The same elements in another memory format, which passes choose.
 inline const OpDef& reformat_op() { return find_op("reformat"); }
 
+/// Dim `dim` of x in the order in which ranks share a sequence evenly (ops/sequence_order.h).
+inline ValueId reordered(Builder& builder, ValueId x, std::size_t dim, std::int64_t order) {
+  return builder.call("reorder", {x}, {{"dim", static_cast<std::int64_t>(dim)}, {"order", order}});
+}
+
 inline const OpDef& sum_op() { return find_op("sum"); }
 /// The element-wise sum of values of one type.
 inline ValueId sum_of(Builder& builder, std::vector<ValueId> addends) {
