@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "shardwright/annotations/expert_axes.h"
+#include "shardwright/base/index.h"
 #include "shardwright/base/progress.h"
 #include "shardwright/base/text.h"
 #include "shardwright/plan/batch.h"
@@ -40,6 +41,8 @@ constexpr std::size_t most_attempts = 80;
 constexpr int most_forecasts = 2000;
 /// So many without a faster one: what bounds leave open then hardly gets better. The bound that is told is theirs.
 constexpr int most_idle_forecasts = 120;
+/// Where experts may be shared by several numbers of devices, structures have so many of their kind beside them: limits are for each.
+constexpr int most_kin = 3;
 
 /// Of forecasts to programs.
 constexpr double nearness = 0.99;
@@ -74,6 +77,7 @@ class Search {
     const bool names_modules = !request_.constraints.recomputed.empty();
     const OpenStep open{tables_.samples(), counts(), tables_.has_layers() && !names_modules,
                         experts_of(*tables_.graph(1))};
+    if (open.experts > 1 && !request_.constraints.degrees.said("ep")) kin_ = most_kin;
     std::vector<Constraints> structures = structures_of(request_, open);
     if (structures.empty())
       throw Infeasible(fmt::format("no plan: {} devices and {} samples cannot be shared out as is fixed{}",
@@ -89,10 +93,11 @@ class Search {
       open_.pop();
       look_at(next);
       doing_.tell(0, [&] { return compared() + trials_.best_text(); });
-      if (forecasts_->forecasts() - best_forecast_at_ > most_idle_forecasts && prospects_.try_best_forecast())
+      if (forecasts_->forecasts() - best_forecast_at_ > kin_ * most_idle_forecasts &&
+          prospects_.try_best_forecast())
         break;
       if (trials_.count() - prospects_.usual_cuts() >=
-              most_trials + std::min(most_unfit(), prospects_.unfit()) ||
+              at(kin_) * most_trials + std::min(at(kin_) * most_unfit(), prospects_.unfit()) ||
           trials_.attempts() >= most_attempts)
         break;
     }
@@ -329,7 +334,7 @@ class Search {
   OtherPlans others_;
   Prospects prospects_;
   double best_forecast_ = std::numeric_limits<double>::infinity();  // seconds of what fits
-  int best_forecast_at_ = 0, close_trials_ = 0;
+  int best_forecast_at_ = 0, close_trials_ = 0, kin_ = 1;
   std::string why_;  // a structure can be none
   Doing doing_{request_.options.deadline.progress(), "search auto"};
 };
