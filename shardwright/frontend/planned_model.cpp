@@ -1,5 +1,6 @@
 #include "shardwright/frontend/planned_model.h"
 
+#include "shardwright/annotations/expert_axes.h"
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/plan/recompute.h"
 #include "shardwright/search/planning/make_plan.h"
@@ -43,6 +44,7 @@ std::optional<std::int64_t> batch_of(const Graph& graph) {
 std::map<std::string, std::string> idle_settings(const Model& model, const Origin& origin, int batch_parts) {
   std::map<std::string, std::string> out;
   if (!model.has_attention) out["--attention"] = "the model has no attention that this could change";
+  if (experts_of(model.graph) == 0) out["--routing-imbalance"] = "the network has no experts";
   if (!has_masters(model.graph))
     out["--reduce-precision"] = "every parameter is updated in the type that it is read in";
   else if (batch_parts > 1 && origin.optimizer.reduces_short)

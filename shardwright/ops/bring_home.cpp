@@ -41,7 +41,7 @@ std::string rule(const Call& call) {
 
 void kernel(const KernelCall& call) {
   const Turn turns(call.attributes);
-  const auto shape = call.operands[0].shape;
+  const auto& shape = call.operands[0].shape;
   const std::int64_t all = call.loop("t").size, row = shape[3], here = shape[2];
   const std::int64_t shift = here == all ? turns.turn * (all / turns.pieces) : 0;  // else it lies so already
   visit_floating(call.operands[0].dtype, [&]<class C>(std::type_identity<C>) {

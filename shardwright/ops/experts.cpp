@@ -141,43 +141,52 @@ std::vector<Type> infer_ids(const Call& call) {
   for (const char* name : {"experts", "most"})
     if (const std::int64_t n = call.attributes.integer(name, 0); n < 1)
       throw error("{} is {} but must be at least 1; write for example ({}=8)", name, n, name);
+  constexpr std::int64_t most_experts = 1 << 20;
+  if (call.attributes.integer("experts", 0) > most_experts)
+    throw error("experts is {} but can be {} at most", call.attributes.integer("experts", 0), most_experts);
   return {call.operands[0]};
 }
 
 template <class I>
-void cap(const KernelCall& call, std::vector<std::int64_t> left) {
+void cap(const KernelCall& call) {
+  const std::int64_t experts = call.attributes.integer("experts", 0);
+  auto* const left = reinterpret_cast<std::int64_t*>(call.workspace);  // that each may still take
+  std::fill_n(left, experts, call.attributes.integer("most", 0));
   const auto from = call.operands[0].as<I>();
   const auto to = call.results[0].as<I>();
   for (std::size_t i = 0; i < from.size(); ++i) {
     const std::int64_t e = from[i];
-    if (e >= std::ssize(left))
+    if (e >= experts)
       throw error("the index{} is {} but there are {} experts: 0 to {}, or below 0 for none",
-                  place_of(call, 0, static_cast<std::int64_t>(i)), e, left.size(), left.size() - 1);
-    to[i] = e >= 0 && left[static_cast<std::size_t>(e)]-- > 0 ? from[i] : I(-1);
+                  place_of(call, 0, static_cast<std::int64_t>(i)), e, experts, experts - 1);
+    to[i] = e >= 0 && left[e]-- > 0 ? from[i] : I(-1);
   }
 }
 
 void ids_kernel(const KernelCall& call) {
-  const std::vector<std::int64_t> left(static_cast<std::size_t>(call.attributes.integer("experts", 0)),
-                                       call.attributes.integer("most", 0));
   if (call.operands[0].dtype == DType::i32)
-    cap<std::int32_t>(call, left);
+    cap<std::int32_t>(call);
   else
-    cap<std::int64_t>(call, left);
+    cap<std::int64_t>(call);
+}
+
+std::int64_t ids_workspace(const KernelCall& call) {
+  return call.attributes.integer("experts", 0) * static_cast<std::int64_t>(sizeof(std::int64_t));
 }
 
 // ---- in PyTorch and JAX ----
 
 constexpr const char* experts_in_torch = R"(
-expert_activations = {"silu": F.silu, "gelu": lambda x: F.gelu(x, approximate="tanh"), "relu": F.relu,
-                      "squared_relu": lambda x: F.relu(x).square()}
+def expert_activation(name):
+    return {"silu": F.silu, "gelu": lambda x: F.gelu(x, approximate="tanh"), "relu": F.relu,
+            "squared_relu": lambda x: F.relu(x).square()}[name]
 
 
 def experts(x, ids, w, up, down, gate, activation, first):
     """Rows by those of the experts that are this rank's, of which `first` is the first."""
     rows, at = x.reshape(-1, x.shape[-1]), ids.reshape(-1, ids.shape[-1]).long() - first
     y, weights = wide(rows.new_zeros(rows.shape[0], down.shape[-1])), w.reshape(-1, w.shape[-1])
-    act = expert_activations[activation]
+    act = expert_activation(activation)
     for e in range(up.shape[0]):
         row, choice = (at == e).nonzero(as_tuple=True)
         of = rows[row]
@@ -194,13 +203,14 @@ def experts_grad(dy, x, ids, w, up, down, gate, activation, first):
 )";
 
 constexpr const char* experts_in_jax = R"(
-expert_activations = {"silu": jax.nn.silu, "gelu": lambda x: jax.nn.gelu(x, approximate=True), "relu": jax.nn.relu,
-                      "squared_relu": lambda x: jnp.square(jax.nn.relu(x))}
+def expert_activation(name):
+    return {"silu": jax.nn.silu, "gelu": lambda x: jax.nn.gelu(x, approximate=True), "relu": jax.nn.relu,
+            "squared_relu": lambda x: jnp.square(jax.nn.relu(x))}[name]
 
 
 def experts(x, ids, w, up, down, gate, activation, first):
     """By those of the experts that are this rank's, of which `first` is the first: each computes all rows."""
-    act = expert_activations[activation]
+    act = expert_activation(activation)
 
     def add(y, of):
         e, u, d, g = of
@@ -299,6 +309,7 @@ std::vector<OpDef> experts() {
            },
        .infer = infer_ids,
        .kernel = ids_kernel,
+       .workspace = ids_workspace,
        .samples = {"i32[6,2]<4 (experts=4, most=2)", "i64[2,6,2]<6 (experts=6, most=3)"},
        .torch = {.line = "expert_ids({0}, {experts}, {most})", .functions = expert_ids_in_torch},
        .jax = {.functions = expert_ids_in_jax}}};

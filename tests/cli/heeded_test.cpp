@@ -133,6 +133,7 @@ class Heeded : public testing::Test {
                                                            {"--slice-size", "64"},
                                                            {"--memory-cap", "2KB"},
                                                            {"--device-memory", "2KB"},
+                                                           {"--routing-imbalance", "1.5"},
                                                            {"--memory-margin", "99.99999%"},
                                                            {"--optimizer", "adam"},
                                                            {"--lr", "0.5"},
