@@ -92,11 +92,13 @@ std::vector<Type> infer(const Call& call) {
 
 std::string gradient_rule(const Call& call) {
   const std::string keys = keys_in_turn(check_turn(call, 1), call.operands[2].shape[2]);
-  const char* carried = call.operands.size() > first_carried_of_gradient ? ", b (h r) (s u^) d^" : "";
+  // What is carried on is added once: with parts of e each rank would add it.
+  const bool is_carried = call.operands.size() > first_carried_of_gradient;
   return fmt::format(
-      "b (h r) (s u^) e, b (h r) (s u^) d^, b h {0} d^, b h {0} e, b (h r) (s u^) e, b (h r) s u^{1} -> "
-      "b (h r) (s u^) d^, b h (s w^) d^, b h (s w^) e",
-      keys, carried);
+      "b (h r) (s u^) e{2}, b (h r) (s u^) d^, b h {0} d^, b h {0} e{2}, b (h r) (s u^) e{2}, b (h r) s "
+      "u^{1} -> "
+      "b (h r) (s u^) d^, b h (s w^) d^, b h (s w^) e{2}",
+      keys, is_carried ? ", b (h r) (s u^) d^" : "", is_carried ? "^" : "");
 }
 
 std::vector<Type> infer_gradient(const Call& call) {
@@ -126,6 +128,14 @@ std::int64_t workspace_of(const KernelCall& call, std::size_t keys) {  // scores
          static_cast<std::int64_t>(sizeof(double));
 }
 
+/// Of a tensor of what is carried on, which may be as short as q.
+template <class T>
+double carried_at(const TensorView& t, std::int64_t i) {
+  using C = Compute<T>;
+  if (t.dtype == dtype_for<C>()) return static_cast<double>(t.as<C>().data()[i]);
+  return static_cast<double>(static_cast<C>(t.as<T>().data()[i]));
+}
+
 template <class T>
 void turn(const KernelCall& call) {
   using C = Compute<T>;
@@ -139,12 +149,11 @@ void turn(const KernelCall& call) {
         const std::int64_t row = part.rows + i, place = run.place + i - run.at + part.behind;
         TurnSums sums;
         if (is_carried) {
-          const C before = call.operands[first_carried + 1].as<C>().data()[row];
-          const C* const y = call.operands[first_carried].as<C>().data() + row * part.width;
-          sums.largest = static_cast<double>(before);
+          sums.largest = carried_at<T>(call.operands[first_carried + 1], row);
           sums.sum = sums.largest == nothing ? 0 : 1;
           for (std::int64_t f = 0; f < part.width; ++f)
-            sums.y[static_cast<std::size_t>(f)] = static_cast<double>(y[f]);
+            sums.y[static_cast<std::size_t>(f)] =
+                carried_at<T>(call.operands[first_carried], row * part.width + f);
         }
         for (const Run& keys : part.keys) sums.take(part, keys, part.scores(i, place, keys, s), s);
         const double inverse = sums.sum > 0 ? 1 / sums.sum : 0;
@@ -180,7 +189,7 @@ void turn_gradient(const KernelCall& call) {
         const std::int64_t row = part.rows + i, place = run.place + i - run.at + part.behind;
         const T* const dy = call.operands[0].as<T>().data() + row * e;
         const T* const y = call.operands[4].as<T>().data() + row * e;
-        const double log_sum = static_cast<double>(call.operands[5].as<C>().data()[row]);
+        const double log_sum = carried_at<T>(call.operands[5], row);
         const auto value = [](T x) { return static_cast<double>(static_cast<C>(x)); };
         std::array<double, most_attention_features> dq{};
         double mean = 0;
@@ -205,8 +214,7 @@ void turn_gradient(const KernelCall& call) {
         for (std::int64_t f = 0; f < d; ++f) {
           const std::int64_t at = row * d + f;
           double sum = dq[static_cast<std::size_t>(f)];
-          if (is_carried)
-            sum += static_cast<double>(call.operands[first_carried_of_gradient].as<C>().data()[at]);
+          if (is_carried) sum += carried_at<T>(call.operands[first_carried_of_gradient], at);
           if (is_final)
             call.results[0].as<T>().data()[at] = static_cast<T>(static_cast<C>(sum));
           else

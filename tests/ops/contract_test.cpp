@@ -36,7 +36,9 @@ const std::set<std::pair<std::string, std::string>> linear_by_intent_unmarked = 
 };
 
 // Whole dims that could be split on some samples, and why they are not.
-const std::set<std::pair<std::string, std::string>> splittable_by_intent_whole = {};
+const std::set<std::pair<std::string, std::string>> splittable_by_intent_whole = {
+    {"attention_turn",
+     "e"}};  // every rank would make the same logarithms, which rules can only say as a maximum
 
 const std::vector<Mesh> meshes = {{{{"a", 2}}}, {{{"a", 3}}}, {{{"a", 2}, {"b", 2}}}};
 
