@@ -136,8 +136,17 @@ double carried_at(const TensorView& t, std::int64_t i) {
   return static_cast<double>(static_cast<C>(t.as<T>().data()[i]));
 }
 
+/// Throws: Error unless these loop dims are here as a whole, if there are such.
+void check_whole(const KernelCall& call) {
+  for (const char* name : {"u", "w", "d"})
+    if (const int l = call.rule.loop(name); l >= 0)
+      if (const LoopBox::Part& part = call.box.loops[static_cast<std::size_t>(l)]; part.extent != part.size)
+        throw error("a turn takes all of {}", name);
+}
+
 template <class T>
 void turn(const KernelCall& call) {
+  check_whole(call);
   using C = Compute<T>;
   const bool is_carried = call.operands.size() > first_carried,
              is_final = call.results[0].dtype == dtype_for<T>();
@@ -171,6 +180,7 @@ void turn(const KernelCall& call) {
 
 template <class T>
 void turn_gradient(const KernelCall& call) {
+  check_whole(call);
   using C = Compute<T>;
   const bool is_carried = call.operands.size() > first_carried_of_gradient,
              is_final = call.results[0].dtype == dtype_for<T>();
@@ -315,7 +325,7 @@ std::vector<OpDef> attention_turns() {
        .rule_for = gradient_rule,
        .linear_for =
            [](const Call& call) {
-             return std::string(call.operands.size() > first_carried_of_gradient ? "" : "{0}");
+             return std::string(call.operands.size() > first_carried_of_gradient ? "{0,6}" : "{0}");
            },
        .infer = infer_gradient,
        .flops = [](const Rule& rule) { return turn_flops(rule, 2, 3, 2); },

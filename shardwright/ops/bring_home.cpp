@@ -66,7 +66,10 @@ std::vector<OpDef> bring_home() {
            .doc = "y = x + what lies `turn` of `pieces` pieces on, in the element type `to`",
            .attributes = {"pieces", "to", "turn"},
            .rule_for = rule,
-           .linear = "{0,1}",
+           .linear_for =
+               [](const Call& call) {  // rounded to another type parts do not add up
+                 return std::string(call.attributes.text("to", "").empty() ? "{0,1}" : "");
+               },
            .infer = infer,
            .kernel = kernel,
            .samples = {"f32[2,2,6,4], f32[2,2,6,4] (pieces=3, turn=1)",
