@@ -79,11 +79,20 @@ std::string rule(const Call& call) {
                      carried);
 }
 
+/// Throws: Error unless operand `logs` has a number for each query of q, piece by piece.
+void check_logs(const Call& call, std::size_t q, std::size_t logs, const Turns& turns) {
+  const Shape& shape = call.operands[q].shape;
+  const Shape wanted{shape[0], shape[1], turns.pieces, shape[2] / turns.pieces};
+  if (call.operands[logs].shape != wanted)
+    throw error("operand {} is {} but should be {}", logs, to_text(call.operands[logs]), to_text(wanted));
+}
+
 std::vector<Type> infer(const Call& call) {
   if (call.operands.size() != first_carried && call.operands.size() != first_carried + 2)
     throw error("has {} operands but takes 3, and what is carried on: 2", call.operands.size());
   const Turns turns = check_turn(call, 0);
   const Type& q = call.operands[0];
+  if (call.operands.size() > first_carried) check_logs(call, 0, first_carried + 1, turns);
   Shape y = q.shape;
   y[3] = call.operands[2].shape[3];
   const DType stored = call.attributes.flag("final") ? q.dtype : wide(q.dtype);
@@ -105,7 +114,7 @@ std::vector<Type> infer_gradient(const Call& call) {
   if (call.operands.size() != first_carried_of_gradient &&
       call.operands.size() != first_carried_of_gradient + 1)
     throw error("has {} operands but takes 6, and what is carried on", call.operands.size());
-  check_turn(call, 1);
+  check_logs(call, 1, 5, check_turn(call, 1));
   const DType sums = wide(call.operands[1].dtype);
   const DType stored = call.attributes.flag("final") ? call.operands[1].dtype : sums;
   return {{stored, call.operands[1].shape}, {sums, call.operands[2].shape}, {sums, call.operands[3].shape}};

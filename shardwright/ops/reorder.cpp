@@ -41,7 +41,7 @@ void kernel(const KernelCall& call) {
   const TensorView &x = call.operands[0], &y = call.results[0];
   const std::size_t dim = dim_of(call.attributes.integer("dim", 1), x.shape);
   const std::int64_t blocks = call.attributes.integer("order", 0), size = x.shape[dim];
-  if (blocks < 1 || size % blocks) throw error("order={}: does not divide the {} here", blocks, size);
+  if (blocks > 0 && size % blocks) throw error("order={}: does not divide the {} here", blocks, size);
   const bool is_inverse = call.attributes.flag("inverse");
   std::int64_t row = static_cast<std::int64_t>(size_of(x.dtype)), count = 1;
   for (std::size_t d = 0; d < x.shape.size(); ++d) (d < dim ? count : row) *= d == dim ? 1 : x.shape[d];
