@@ -184,14 +184,14 @@ def expert_activation(name):
 
 def experts(x, ids, w, up, down, gate, activation, first):
     """Rows by those of the experts that are this rank's, of which `first` is the first."""
-    rows, at = x.reshape(-1, x.shape[-1]), ids.reshape(-1, ids.shape[-1]).long() - first
-    y, weights = wide(rows.new_zeros(rows.shape[0], down.shape[-1])), w.reshape(-1, w.shape[-1])
     act, kept = expert_activation(activation), (lambda t: t) if x.is_cuda else wide  # where short products are fast
+    rows, at = kept(x.reshape(-1, x.shape[-1])), ids.reshape(-1, ids.shape[-1]).long() - first
+    y, weights = wide(rows.new_zeros(rows.shape[0], down.shape[-1])), kept(w.reshape(-1, w.shape[-1]))
     for e in range(up.shape[0]):
         row, choice = (at == e).nonzero(as_tuple=True)
-        of, u = kept(rows[row]), kept(up[e])
+        of, u = rows[row], kept(up[e])
         h = act(of @ u) if gate is None else act(of @ kept(gate[e])) * (of @ u)
-        y = y.index_add(0, row, wide((h * kept(weights[row, choice]).unsqueeze(1)) @ kept(down[e])))
+        y = y.index_add(0, row, wide((h * weights[row, choice].unsqueeze(1)) @ kept(down[e])))
     return y.to(x.dtype).reshape(x.shape[:-1] + (-1,))
 
 
