@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "shardwright/annotations/rule_dims.h"
 #include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/layout/rule_dims.h"
 
 namespace shardwright {
 namespace {

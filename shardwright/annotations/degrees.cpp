@@ -10,12 +10,12 @@
 #include "shardwright/annotations/expert_axes.h"
 #include "shardwright/annotations/low_rank.h"
 #include "shardwright/annotations/operator_splits.h"
-#include "shardwright/annotations/rule_dims.h"
 #include "shardwright/annotations/sequence_dims.h"
 #include "shardwright/base/index.h"
 #include "shardwright/cost/compute.h"
 #include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/layout/rule_dims.h"
 #include "shardwright/plan/batch.h"
 
 namespace shardwright {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <numeric>
 #include <string_view>
 
@@ -84,16 +83,14 @@ Axes ExpertAxes::all() const {
 ExpertAxes expert_axes(const Mesh& mesh, const Degrees& degrees) {
   const auto inner = inner_devices(degrees);
   ExpertAxes out;
-  std::int64_t inside = 1;
-  std::vector<int> of_experts, of_features;  // inner ones first
-  for (int a = mesh.axis_count(); a-- > 0; inside *= mesh.size_of(a)) {
+  std::int64_t inside = mesh.size();  // devices that differ along axes from this one on, then behind it
+  for (int a = 0; a < mesh.axis_count(); ++a) {
+    inside /= mesh.size_of(a);
     if (inside < inner[0])
-      of_features.push_back(a);
+      out.features.push_back(a);
     else if (inside < inner[1])
-      of_experts.push_back(a);
+      out.experts.push_back(a);
   }
-  for (auto it = of_experts.rbegin(); it != of_experts.rend(); ++it) out.experts.push_back(*it);
-  for (auto it = of_features.rbegin(); it != of_features.rend(); ++it) out.features.push_back(*it);
   return out;
 }
 
@@ -110,27 +107,21 @@ std::vector<std::pair<int, Axes>> expert_loops(const Node& node, const Rule& rul
 }
 
 std::set<NodeId> routing_nodes(const Graph& graph) {
-  std::map<ValueId, NodeId> makers;
+  const auto is_made = [&](ValueId v) { return is_forward_operator(graph.node(graph.value(v).producer)); };
   std::vector<ValueId> open;
   std::set<NodeId> out;
-  for (NodeId id : graph.node_ids()) {
-    const Node& node = graph.node(id);
-    if (!is_forward_operator(node)) continue;
-    for (ValueId v : node.results) makers[v] = id;
-    if (!node.op->routed) continue;
-    const std::size_t ids = node.op->routed->ids;
-    open.insert(open.end(), {node.operands[ids], node.operands[ids + 1]});
-  }
+  for (const Node& node : graph.nodes)
+    if (node.op->routed && is_forward_operator(node))
+      open.insert(open.end(), {node.operands[node.op->routed->ids], node.operands[node.op->routed->ids + 1]});
   while (!open.empty()) {
     const ValueId v = open.back();
     open.pop_back();
-    const auto maker = makers.find(v);
-    if (maker == makers.end() || !out.insert(maker->second).second) continue;
-    const Node& node = graph.node(maker->second);
-    const bool is_first = std::ranges::any_of(node.operands, [&](ValueId x) {
-      return !makers.contains(x) &&
-             graph.value(x).type.shape.size() > 1;  // a weight: what is in front is of the network
-    });
+    const NodeId maker = graph.value(v).producer;
+    if (!is_made(v) || !out.insert(maker).second) continue;
+    const Node& node = graph.node(maker);
+    // A weight: what is in front is of the network.
+    const bool is_first = std::ranges::any_of(
+        node.operands, [&](ValueId x) { return !is_made(x) && graph.value(x).type.shape.size() > 1; });
     if (!is_first) open.insert(open.end(), node.operands.begin(), node.operands.end());
   }
   return out;

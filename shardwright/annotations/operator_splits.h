@@ -14,7 +14,7 @@
 namespace shardwright {
 
 /// Throws: Error with near names if `constraints` name an operator that `graph` does not have, or a loop dim that the
-/// operator does not have, or if two patterns say as much of one.
+/// operator does not have, or if two patterns say as much of one; or how experts are shared, of which it has none.
 void check_operators(const Graph& graph, const Constraints& constraints);
 
 /// What constraints say of the operators of a graph, a network or a part of it.

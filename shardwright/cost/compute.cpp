@@ -2,14 +2,10 @@
 
 #include <algorithm>
 
+#include "shardwright/layout/rule_dims.h"
+
 namespace shardwright {
 namespace {
-
-bool has_loop(const RuleTensor& tensor, int loop) {
-  return std::any_of(tensor.dims.begin(), tensor.dims.end(), [loop](const std::vector<int>& dim) {
-    return std::find(dim.begin(), dim.end(), loop) != dim.end();
-  });
-}
 
 bool is_reduced(const Rule& rule, int loop) {
   return std::any_of(rule.results.begin(), rule.results.end(),

@@ -1,6 +1,7 @@
 #include "shardwright/layout/strategy.h"
 
 #include "shardwright/base/index.h"
+#include "shardwright/layout/rule_dims.h"
 #include "shardwright/layout/uneven.h"
 
 #include <algorithm>
@@ -16,10 +17,7 @@ Axes missing_axes(const Rule& rule, const Strategy& strategy, const RuleTensor& 
   Axes out;
   for (std::size_t l = 0; l < rule.loops.size(); ++l) {
     if ((rule.loops[l].kind == LoopKind::max) != of_max) continue;
-    const bool is_there = std::any_of(tensor.dims.begin(), tensor.dims.end(), [&](const auto& loops) {
-      return std::find(loops.begin(), loops.end(), static_cast<int>(l)) != loops.end();
-    });
-    if (!is_there) out = out.with(strategy.loops[l]);
+    if (!has_loop(tensor, static_cast<int>(l))) out = out.with(strategy.loops[l]);
   }
   if (out.empty()) return out;
   for (const auto& loops : tensor.dims)
@@ -159,11 +157,6 @@ namespace {
 /// Of what goes round in `strategy`.
 std::optional<std::string> round_violation(const Rule& rule, const Strategy& strategy, const Mesh& mesh,
                                            std::size_t round) {
-  const auto has = [](const RuleTensor& tensor, std::size_t loop) {
-    return std::ranges::any_of(tensor.dims, [&](const std::vector<int>& dim) {
-      return std::ranges::count(dim, static_cast<int>(loop)) > 0;
-    });
-  };
   const Axes& axes = strategy.loops[round];
   const LoopDim& dim = rule.loops[round];
   if (dim.size % mesh.count(axes))
@@ -173,7 +166,7 @@ std::optional<std::string> round_violation(const Rule& rule, const Strategy& str
     if (l == round || strategy.loops[l] != axes) continue;
     for (const auto* side : {&rule.operands, &rule.results})
       for (const RuleTensor& tensor : *side)
-        if (has(tensor, round) && has(tensor, l))
+        if (has_loop(tensor, static_cast<int>(round)) && has_loop(tensor, static_cast<int>(l)))
           return fmt::format("dims {} and {} cannot be split alike: one tensor has both", rule.loops[l].name,
                              dim.name);
     return std::nullopt;

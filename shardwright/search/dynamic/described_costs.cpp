@@ -4,6 +4,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/cost/compute.h"
+#include "shardwright/layout/rule_dims.h"
 #include "shardwright/ops/touches.h"
 
 namespace shardwright::dynamic {
@@ -21,11 +22,6 @@ double parts_of(const RuleTensor& tensor, const Placed& placed) {
   for (const auto& loops : tensor.dims)
     for (int l : loops) out *= placed.mesh->count(placed.strategy->loops[at(l)]);
   return out;
-}
-
-bool has_loop(const RuleTensor& tensor, int loop) {
-  return std::ranges::any_of(
-      tensor.dims, [loop](const auto& loops) { return std::ranges::find(loops, loop) != loops.end(); });
 }
 
 /// A dim that the result lacks is split, so that it comes out partial.

@@ -7,6 +7,7 @@
 #include "shardwright/base/index.h"
 #include "shardwright/cost/compute.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/layout/rule_dims.h"
 
 namespace shardwright::recursive {
 namespace {
@@ -18,12 +19,6 @@ constexpr double impossible = std::numeric_limits<double>::max();
 constexpr int least_devices_by_weight = 33;
 constexpr std::int64_t most_micro_batch_by_weight = 8;
 constexpr std::size_t most_described_dims = 4;
-
-bool has_loop(const RuleTensor& tensor, int loop) {
-  return std::any_of(tensor.dims.begin(), tensor.dims.end(), [loop](const auto& loops) {
-    return std::find(loops.begin(), loops.end(), loop) != loops.end();
-  });
-}
 
 bool has_window(const Rule& rule, int loop) {
   for (const RuleTensor& tensor : rule.operands)
