@@ -171,6 +171,13 @@ struct Strip {
 
   Strip(Room& room, const Sizes& of)
       : up(room.take<C>(of.k * strip)), gate(room.take<C>(of.is_gated ? of.k * strip : 0)) {}
+
+  /// Calls `f` with each that there is, and the same of `others`: weights, or the strip of another kind.
+  template <class Others, class F>
+  void each(const Sizes& of, const Others& others, F f) const {
+    f(up, others.up);
+    if (of.is_gated) f(gate, others.gate);
+  }
 };
 
 /// Rows of one expert with a strip of inner features.
@@ -248,8 +255,7 @@ struct Forward {
 
   void add_strip(const Data& data, std::int64_t e, std::int64_t start, std::int64_t width) const {
     const std::int64_t k_f = e * of.k * of.f + start;
-    load(data.up + k_f, of.f, of.k, width, weights.up);
-    if (of.is_gated) load(data.gate + k_f, of.f, of.k, width, weights.gate);
+    weights.each(of, data, [&](C* to, const T* from) { load(from + k_f, of.f, of.k, width, to); });
     load(data.down + (e * of.f + start) * of.n, of.n, width, of.n, down);
     for_each_tile(routed.of(e), [&](const std::int64_t* ids, std::int64_t count) {
       load_rows(data.x, of.k, ids, count, of.choices, at.x);
@@ -298,7 +304,10 @@ struct Backward {
 
   struct Data {
     const T *dy, *x, *w, *up, *down, *gate;
-    T *dup, *ddown, *dgate;
+    struct {
+      T *up, *gate;
+    } gradients;
+    T* ddown;
   };
 
   void run(const Data& data) const {
@@ -308,12 +317,10 @@ struct Backward {
       for (std::int64_t start = 0; start < of.f; start += strip) {
         const std::int64_t width = std::min(strip, of.f - start), k_f = e * of.k * of.f + start,
                            f_n = (e * of.f + start) * of.n;
-        std::fill_n(sums.up, of.k * width, C(0));
-        if (of.is_gated) std::fill_n(sums.gate, of.k * width, C(0));
+        sums.each(of, sums, [&](C* sum, C*) { std::fill_n(sum, of.k * width, C(0)); });
         std::fill_n(ddown, width * of.n, C(0));
         if (!routed.of(e).empty()) add_strip(data, e, k_f, f_n, width);
-        store(sums.up, of.k, width, of.f, data.dup + k_f);
-        if (of.is_gated) store(sums.gate, of.k, width, of.f, data.dgate + k_f);
+        sums.each(of, data.gradients, [&](C* sum, T* to) { store(sum, of.k, width, of.f, to + k_f); });
         store(ddown, width, of.n, of.n, data.ddown + f_n);
       }
     dx.end();
@@ -322,12 +329,9 @@ struct Backward {
 
   void add_strip(const Data& data, std::int64_t e, std::int64_t k_f, std::int64_t f_n,
                  std::int64_t width) const {
-    load(data.up + k_f, of.f, of.k, width, weights.up);
-    load_transposed(data.up + k_f, of.f, of.k, width, transposed.up);
-    if (of.is_gated) {
-      load(data.gate + k_f, of.f, of.k, width, weights.gate);
-      load_transposed(data.gate + k_f, of.f, of.k, width, transposed.gate);
-    }
+    weights.each(of, data, [&](C* to, const T* from) { load(from + k_f, of.f, of.k, width, to); });
+    transposed.each(of, data,
+                    [&](C* to, const T* from) { load_transposed(from + k_f, of.f, of.k, width, to); });
     load_transposed(data.down + f_n, of.n, width, of.n, down);
     for_each_tile(routed.of(e), [&](const std::int64_t* ids, std::int64_t count) {
       load_rows(data.x, of.k, ids, count, of.choices, at.x);

@@ -119,8 +119,8 @@ void gradient_kernel(const KernelCall& call) {
     backward.routed.sort(call, 2);
     const auto from = [&](std::size_t i) { return data_of<const T>(call.operands, i); };
     const auto to = [&](std::size_t i) { return data_of<T>(call.results, i); };
-    const typename expert::Backward<T>::Data data{from(0), from(1), from(3), from(4), from(5),
-                                                  from(6), to(2),   to(3),   to(4)};
+    const typename expert::Backward<T>::Data data{from(0), from(1), from(3),        from(4),
+                                                  from(5), from(6), {to(2), to(4)}, to(3)};
     vectorized([&backward, data] { backward.run(data); });
   });
 }
