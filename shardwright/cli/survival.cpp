@@ -148,10 +148,10 @@ void Survival::tell(const PreparedTraining& training, Terminal& terminal) const 
                         link ? fmt::format(", in {:.3g} s beside the steps", price_.seconds)
                              : ", over links of which --cluster says nothing");
   terminal.out << fmt::format(
-      "survives {} of {} host{}: each part of {} of state on {}, behind {} step{}; {}; a host keeps {} in "
+      "survives {} of {} host{}: each part of {} of state on {}, behind {} step; {}; a host keeps {} in "
       "memory\n",
       lost_hosts_, hosts, hosts == 1 ? "" : "s", bytes_text(price_.state_bytes), price_.copies,
-      every_ == 1 ? "each" : fmt::format("every {}th", every_), "", sent, bytes_text(2 * price_.host_bytes));
+      every_ == 1 ? "each" : fmt::format("every {}th", every_), sent, bytes_text(2 * price_.host_bytes));
   if (goes_on)
     terminal.err << fmt::format("goes on behind {} steps, from copies in the memory of {} host{}\n",
                                 recovered_->step, hosts, hosts == 1 ? "" : "s");
