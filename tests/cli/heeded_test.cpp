@@ -329,12 +329,14 @@ std::vector<Words> command_lines(const std::string& verb, const std::string& mod
   if (verb == "advise") return {{verb, "r.sh", "--cluster", "cpu:2"}};
   if (verb == "diff") return {{verb, "p.json", "p.json"}, {verb, "p.json", "q.json"}};
   std::vector<Words> out;
+  // Where all plans are looked at, or many, of a network that has few of them.
+  const std::string small = "matmul_chain:widths=16-16-16,batch=8";
   std::vector<Words> kinds{{model},
                            {model, "--devices", "2"},
                            {model, "--devices", "2", "--parallel", "data_parallel"},
-                           {model, "--devices", "4", "--search", "exhaustive"},
-                           {model, "--devices", "4", "--search", "auto"},
-                           {model, "--devices", "4", "--search", "recursive"},
+                           {small, "--devices", "4", "--search", "exhaustive"},
+                           {small, "--devices", "4", "--search", "auto"},
+                           {small, "--devices", "4", "--search", "recursive"},
                            {model, "--devices", "2", "--stages", "2"},
                            {model, "--micro-batches", "2"},
                            {model, "--devices", "2", "--parallel", "data_parallel", "--precision", "bf16"},
@@ -368,27 +370,35 @@ std::vector<Words> command_lines(const std::string& verb, const std::string& mod
   return out;
 }
 
-using EndToEndHeeded = Heeded;  // it trains a little, and takes long
+/// Of one verb each; it trains a little, and takes long.
+class EndToEndHeeded : public Heeded, public testing::WithParamInterface<const Verb*> {};
 
-TEST_F(EndToEndHeeded, every_flag_of_every_verb_has_an_effect_or_is_told) {
-  for (const Verb& verb : all_verbs()) {
-    std::set<std::string> loud;
-    for (const Words& words : command_lines(verb.name, model)) {
-      const Outcome without = run(words);
-      EXPECT_EQ(without.status, 0) << join(words, " ") << ": " << without.err;
-      for (const Flag& flag : verb.flags)
-        if (check(flag, words, without) || has(words, flag.name)) loud.insert(flag.name);
-    }
-    // Who asks a network sees no plan; the samples' time, which it prints, is another each time.
-    const std::set<std::string> of_an_unseen_plan{"--cluster", "--parallel", "--stages"};
+TEST_P(EndToEndHeeded, every_flag_has_an_effect_or_is_told) {
+  const Verb& verb = *GetParam();
+  std::set<std::string> loud;
+  for (const Words& words : command_lines(verb.name, model)) {
+    const Outcome without = run(words);
+    EXPECT_EQ(without.status, 0) << join(words, " ") << ": " << without.err;
     for (const Flag& flag : verb.flags)
-      EXPECT_TRUE(
-          loud.contains(flag.name) || flag.name == check_of_ourselves ||
-          (verb.name == "infer" && of_an_unseen_plan.contains(flag.name)) ||
-          (verb.name == "generate" && flag.name == "--precision"))  // the same tokens may be likeliest
-          << verb.name << " " << flag.name << " never has an effect";
+      if (check(flag, words, without) || has(words, flag.name)) loud.insert(flag.name);
   }
+  // Who asks a network sees no plan; the samples' time, which it prints, is another each time.
+  const std::set<std::string> of_an_unseen_plan{"--cluster", "--parallel", "--stages"};
+  for (const Flag& flag : verb.flags)
+    EXPECT_TRUE(loud.contains(flag.name) || flag.name == check_of_ourselves ||
+                (verb.name == "infer" && of_an_unseen_plan.contains(flag.name)) ||
+                (verb.name == "generate" && flag.name == "--precision"))  // the same tokens may be likeliest
+        << verb.name << " " << flag.name << " never has an effect";
 }
+
+std::vector<const Verb*> each_verb() {
+  std::vector<const Verb*> out;
+  for (const Verb& verb : all_verbs()) out.push_back(&verb);
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(all, EndToEndHeeded, testing::ValuesIn(each_verb()),
+                         [](const auto& verb) { return std::string(verb.param->name); });
 
 /// What else a flag may be given with: nothing is lost without a word.
 TEST_F(Heeded, what_a_graph_as_text_says_itself_may_be_repeated_but_not_changed) {

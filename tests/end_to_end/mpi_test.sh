@@ -233,11 +233,19 @@ paused() {
 
 # ends_as LINE: the run ends soon with status 130 and this last line, and takes its processes along.
 ends_as() {
-  local rc=0 ranks
+  ask_to_end
+  has_ended_as "$1"
+}
+
+ask_to_end() {
+  rc=0
   ranks=$(pgrep -P "$(pgrep -P "$run")")
   SECONDS=0
   kill -TERM "$run"
   wait "$run" || rc=$?
+}
+
+has_ended_as() {
   [[ $rc == 130 && $SECONDS -le 10 ]] || fail "exit status $rc after $SECONDS s: $(cat "$scratch/err")"
   # shellcheck disable=SC2053 # the line is a pattern
   [[ $(tail -n 1 "$scratch/err") == $1 ]] || fail "not '$1' but: $(cat "$scratch/err")"
@@ -279,11 +287,12 @@ interrupted_twice() {
     wait_for "$scratch/out" step
     kill -TERM "$run"
     wait_for "$scratch/err" "finishing step\|stopped after step"
-    # Between two steps there is none to finish: once more.
+    # Between two steps there is none to finish, and a step may end before it is asked again: once more.
+    grep -q "stopped after step" "$scratch/err" && { wait "$run" || true; continue; }
+    ask_to_end
     grep -q "stopped after step" "$scratch/err" || break
-    wait "$run" || true
   done
-  ends_as "shardwright: rank *: interrupted: stopped within step *"
+  has_ended_as "shardwright: rank *: interrupted: stopped within step *"
 }
 
 # Output that cannot be written ends all ranks.

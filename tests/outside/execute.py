@@ -83,8 +83,8 @@ def attention(q, k, v, mask=None, *, causal, scale, alibi, **_):
     return torch.softmax(scores, -1) @ v
 
 
-def rotary(x, *, base, interleaved, inverse, rates):
-    assert not interleaved
+def rotary(x, *, base, interleaved, inverse, rates, order=0):
+    assert not interleaved and order == 0, "other orders are not written here"
     half = x.shape[-1] // 2
     by_pair = base ** (-torch.arange(half).double() / half)
     if rates:  # "by_1.0_0.125", a number a pair
