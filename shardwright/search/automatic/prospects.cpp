@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "shardwright/search/automatic/neighbours.h"
@@ -21,6 +22,8 @@ constexpr double near_of_tiny_later = 1.25;
 
 /// Neighbours of the best that are forecast to take no more times as long may be faster.
 constexpr double near_of_neighbours = 1.12;
+/// As the best: whose neighbours are looked at, too.
+constexpr double as_fast = 1.005;
 
 }  // namespace
 
@@ -122,20 +125,39 @@ void Prospects::try_near() {
   }
 }
 
-/// What differs from the best in one decision, the likeliest first, for as long as that makes it better.
+/// What differs in one decision from the best, or from what is as fast as the best with other decisions; the likeliest first,
+/// for as long as that makes it better.
 void Prospects::try_neighbours(Candidates& forecasts, std::size_t structures) {
   int trials = of_.others.is_tiny() ? 16 : of_.others.is_small() ? 8 : 4;
-  while (of_.trials.does_fit() && !is_late() && of_.record[of_.trials.best_number()].words.empty()) {
-    const Constraints best = of_.record[of_.trials.best_number()].structure;
+  std::set<std::size_t> done;
+  while (const auto from = fastest_but(done)) {
+    done.insert(*from);
+    const Constraints start = of_.record[*from].structure;
     const double seconds = of_.trials.seconds();
-    forecast_neighbours(best, forecasts, structures);
+    forecast_neighbours(start, forecasts, structures);
     while (of_.trials.seconds() >= seconds) {
       Candidate* next = likeliest(near_of_neighbours * seconds,
-                                  [&](const Candidate& c) { return are_neighbours(best, c.structure); });
-      if (!next || trials-- == 0 || is_late()) return;
+                                  [&](const Candidate& c) { return are_neighbours(start, c.structure); });
+      if (!next) break;
+      if (trials-- == 0 || is_late()) return;
       try_one(*next);
     }
   }
+}
+
+/// Of structures that became programs that fit, about as fast as the best; none if all are `done`.
+std::optional<std::size_t> Prospects::fastest_but(const std::set<std::size_t>& done) const {
+  if (!of_.trials.does_fit() || is_late()) return {};
+  std::optional<std::size_t> out;
+  double seconds = as_fast * of_.trials.seconds();
+  const auto look = [&](std::size_t number) {
+    const Tried& t = of_.record[number];
+    const bool is_one = t.words.empty() && t.by == KnownBy::program && t.fate != Fate::misfit;
+    if (is_one && t.seconds < seconds && !done.contains(number)) out = number, seconds = t.seconds;
+  };
+  look(of_.trials.best_number());
+  for (const Candidate& c : all_) look(c.number);
+  return out;
 }
 
 void Prospects::forecast_neighbours(const Constraints& best, Candidates& forecasts, std::size_t structures) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "shardwright/search/automatic/candidates.h"
@@ -59,6 +60,7 @@ class Prospects {
   void try_hopeful();
   void try_near();
   void try_neighbours(Candidates& forecasts, std::size_t structures);
+  std::optional<std::size_t> fastest_but(const std::set<std::size_t>& done) const;
   void forecast_neighbours(const Constraints& best, Candidates& forecasts, std::size_t structures);
   void add_other_chunks(const Constraints& best, Candidates& forecasts);
   void add_forecast(std::size_t number, double least_seconds, Candidates& forecasts);
