@@ -281,6 +281,7 @@ interrupted_early() {
 
 interrupted_twice() {
   for _ in 1 2 3 4 5; do
+    rm -f "$scratch/out" "$scratch/err" # of the run before: the shell that starts this one empties them later
     "$program" train "matmul_chain:widths=512$(printf -- '-512%.0s' {1..40}),batch=3072" --devices 2 \
       --parallel data_parallel --steps 20 --json --runtime mpi >"$scratch/out" 2>"$scratch/err" &
     run=$!

@@ -131,6 +131,7 @@ interrupted_verb() {
 
 # start WORDS...: a training, once it has begun its first step.
 start() {
+  rm -f "$scratch/out" "$scratch/err" # of a run before: the shell that starts this one empties them later
   "$program" train "$@" >"$scratch/out" 2>"$scratch/err" &
   run=$!
 }
