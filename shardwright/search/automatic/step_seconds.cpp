@@ -87,7 +87,7 @@ double StepSeconds::behind(const std::vector<Pass>& passes, double end, double w
   double out = 0, before = 0;
   for (int device = 0; device < p_.stages; ++device) {
     out = std::max(out, end - before + update_seconds(device, waiting));
-    before += passes[at(device)].backward + (crossings_.empty() ? 0 : crossings_[at(device)]);
+    if (device + 1 < p_.stages) before += passes[at(device)].backward + crossings_[at(device)];
   }
   if (tied_.bytes == 0) return out;
   return std::max(out, end + crossing_seconds(tied_.gradient_bytes, tied_.device, 0) + tied_update());
