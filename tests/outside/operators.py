@@ -48,18 +48,19 @@ def shared_unsaid(case, own, made):
     return [f"a result shares the memory of {name}" for name in shared - ({"x0"} if case["may_share"] else set())]
 
 
-def adds_up_short(case, own, made, wanted, names, coordinate):
-    """Whether a line on operands of a short type is further from the same line in f64 than the kernels are, which keep to
-    the tolerance: on some processors this torch adds up products of bf16 in bf16."""
+def results_of(line, names):
+    made = eval(line, names)
+    return list(made) if isinstance(made, (tuple, list)) else [made]
+
+
+def adds_up_short(case, line, names, own, wanted):
+    """Whether what kernels made of operands of a short type keeps to the tolerance beside the same line in f64: then it is torch
+    that is far off, which on some processors adds up products of bf16 in bf16."""
     if "overwrites" in case or not any(x.dtype in without_on_cpus for x in own.values()):
         return False
-    wide = {name: x.double() if x.is_floating_point() else x for name, x in own.items()}
-    exact = eval(case["line"], {**names, **coordinate, **wide})
-    exact = exact if isinstance(exact, (tuple, list)) else [exact]
-    if [x.shape for x in exact] != [x.shape for x in wanted] or [x.shape for x in made] != [x.shape for x in wanted]:
-        return False
-    far = [(difference(got.double(), x), difference(want.double(), x)) for got, want, x in zip(made, wanted, exact)]
-    return all(kernel <= case["tolerance"] and (torchs <= case["tolerance"] or torchs > kernel) for torchs, kernel in far)
+    exact = results_of(line, {**names, **{k: x.double() if x.is_floating_point() else x for k, x in own.items()}})
+    return [x.shape for x in exact] == [x.shape for x in wanted] and all(
+        difference(want.double(), x) <= case["tolerance"] for want, x in zip(wanted, exact))
 
 
 def main():
@@ -73,11 +74,12 @@ def main():
         for r, rank in enumerate(case["ranks"]):
             ranks += 1
             own = {f"x{i}": tensors[name].clone() for i, name in enumerate(rank["operands"])}
+            here = {**names, **coordinates(r, case["mesh"])}
+            wanted = [tensors[name] for name in rank["results"]]
             try:
-                made = eval(line, {**names, **coordinates(r, case["mesh"]), **own})
-                made = made if isinstance(made, (tuple, list)) else [made]
-                far = [difference(got, tensors[name]) for got, name in zip(made, rank["results"])]
-                far += [] if len(made) == len(rank["results"]) else [f"{len(made)} results of {len(rank['results'])}"]
+                made = results_of(line, {**here, **own})
+                far = [difference(got, want) for got, want in zip(made, wanted)]
+                far += [] if len(made) == len(wanted) else [f"{len(made)} results of {len(wanted)}"]
                 bad = [d for d in far if isinstance(d, str) or not d <= case["tolerance"]]
                 bad += shared_unsaid(case, own, made)
             except Exception as e:
@@ -85,8 +87,7 @@ def main():
                 short = next((t for t in without if any(x.dtype == t for x in own.values())), None)
                 if short and without_on_cpus[short] in bad[0]:
                     bad, without[short] = [], without[short] + 1
-            if bad and all(isinstance(d, float) for d in bad) and adds_up_short(
-                    case, own, made, [tensors[name] for name in rank["results"]], names, coordinates(r, case["mesh"])):
+            if bad and all(isinstance(d, float) for d in bad) and adds_up_short(case, line, here, own, wanted):
                 bad, narrow = [], narrow + 1
             if bad:
                 failed += 1
