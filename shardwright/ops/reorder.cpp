@@ -45,6 +45,7 @@ void kernel(const KernelCall& call) {
   const bool is_inverse = call.attributes.flag("inverse");
   std::int64_t row = static_cast<std::int64_t>(size_of(x.dtype)), count = 1;
   for (std::size_t d = 0; d < x.shape.size(); ++d) (d < dim ? count : row) *= d == dim ? 1 : x.shape[d];
+  if (row == 0) return;  // of nothing
   for (std::int64_t n = 0; n < count; ++n)
     for (std::int64_t i = 0; i < size; ++i) {
       const std::int64_t place = place_in_sequence(i, size, blocks), from = is_inverse ? i : place,
