@@ -28,6 +28,7 @@ Drawn drawn(std::mt19937& random, int layers, int stages) {
   Drawn out;
   out.row.kinds.assign(static_cast<std::size_t>(layers + 2), 1);
   out.row.kinds.front() = 0, out.row.kinds.back() = 2;
+  out.row.alike = out.row.kinds;
   for (int k = 0; k < 3; ++k) {
     const auto some = [&] { return 0.5 + uniform(random); };
     Figures f{.forward = some(),
