@@ -37,7 +37,7 @@ std::string slurm_script(const BatchJob& job) {
 
 # A launcher on each host; they find each other at the first host, on a port of this job.
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-port=$((20000 + SLURM_JOB_ID % 20000))
+port=$((20000 + SLURM_JOB_ID % 12000))
 export first port
 srun --kill-on-bad-exit=0 bash -c {3} launch{4}
 )",

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <ostream>
 
@@ -32,6 +33,9 @@ int number(const char* variable, const std::string& why, int least, int most) {
   return static_cast<int>(Given{variable, needed(variable, why)}.integer(least, most));
 }
 
+/// One that all ranks find by what they have in common; Linux gives ports from 32768 on to programs that ask for any.
+int port_of(std::uint64_t common) { return static_cast<int>(20000 + common % 12000); }
+
 StartedApart by_dynamic_networking(const std::string& role) {
   const std::string why = "MS_ROLE=" + role;
   if (role != "MS_SCHED" && role != "MS_WORKER")
@@ -54,7 +58,7 @@ StartedApart by_rank_table(const std::string& path) {
   if (!value_of("RANK_SIZE").empty() && number("RANK_SIZE", why, 1, most_launched_ranks) != out.ranks)
     throw error("RANK_SIZE={}: {} has {} ranks", value_of("RANK_SIZE"), path, out.ranks);
   out.is_first = out.own == 0;
-  out.port = value_of("MS_SCHED_PORT").empty() ? static_cast<int>(20000 + checksum(read_text(path)) % 20000)
+  out.port = value_of("MS_SCHED_PORT").empty() ? port_of(checksum(read_text(path)))
                                                : number("MS_SCHED_PORT", why, 1024, 65535);
   return out;
 }
@@ -88,7 +92,7 @@ std::optional<StartedApart> by_srun() {
   // One of the job's own, and of the step: several may run at a time.
   const auto job = Given{"SLURM_JOB_ID", needed("SLURM_JOB_ID", why)}.integer(0);
   const auto step = Given{"SLURM_STEP_ID", needed("SLURM_STEP_ID", why)}.integer(0, 1LL << 32);
-  out.port = static_cast<int>(20000 + (job * 7 + step) % 20000);
+  out.port = port_of(static_cast<std::uint64_t>(job) * 7 + static_cast<std::uint64_t>(step));
   return out;
 }
 
