@@ -12,6 +12,7 @@
 #include "shardwright/runtime/safetensors.h"
 #include "shardwright/runtime/session.h"
 #include "shardwright/search/planning/make_plan.h"
+#include "tests/support/draws.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -70,8 +71,10 @@ std::vector<Tokens> written(const std::string& model, const std::string& weights
 
 TEST(Generate, is_the_network_on_whole_sequences_on_any_devices) {
   const std::string sizes = "layers=2,hidden=32,heads=4,ffn=24,vocab=48,seq=12";
-  for (const std::string& model :
-       {"llama:kv_heads=2," + sizes, "gpt:" + sizes, "baichuan2-13b:" + sizes, "pangualpha-2.6b:" + sizes}) {
+  std::vector<std::string> models{"llama:kv_heads=2," + sizes, "gpt:" + sizes, "baichuan2-13b:" + sizes,
+                                  "pangualpha-2.6b:" + sizes};
+  models.resize(testing::draws(4));  // each takes a minute and a half under a sanitizer
+  for (const std::string& model : models) {
     SCOPED_TRACE(model);
     const std::string weights = weights_of(model);
     const std::vector<Tokens> prompts{{1, 2, 3}, {7}, {40, 41, 42, 43, 44, 45}, {0, 47}};
