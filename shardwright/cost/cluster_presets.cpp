@@ -59,6 +59,7 @@ LinkLevel between_nodes(const Network& n, int per_node) {
 /// NVIDIA V100 Tensor Core GPU datasheet (2020), SXM2. No unit for bf16. DGX-1 with V100: NVLink 300 GB/s both directions
 /// together, four 100 Gb/s adapters for eight devices. Jean Zay (IDRIS): four devices and four 100 Gb/s Omni-Path cards to
 /// a node, every two devices joined.
+/// Their hosts have 512 GB, and 192.
 ClusterPreset v100(std::string name, std::int64_t gigabytes, bool is_jean_zay, std::string doc) {
   const int per_node = is_jean_zay ? 4 : 8;
   return {{.name = std::move(name),
@@ -72,14 +73,16 @@ ClusterPreset v100(std::string name, std::int64_t gigabytes, bool is_jean_zay, s
                       is_jean_zay ? Wiring::mesh : Wiring::cube},
                      between_nodes(
                          {is_jean_zay ? "omnipath" : "infiniband", 15e-6, (is_jean_zay ? 12.5 : 6.25) * giga},
-                         per_node)}},
+                         per_node)},
+           .host = {.memory_bytes = (is_jean_zay ? 192 : 512) * gigabyte}},
           std::move(doc)};
 }
 
 /// NVIDIA A100 datasheets (2021), SXM4, without sparsity; f32 outside tensor cores, as frameworks have it by default.
-/// NVLink 600 GB/s both directions together. DGX A100: a 200 Gb/s adapter for each device.
+/// NVLink 600 GB/s both directions together. DGX A100: a 200 Gb/s adapter for each device, 2 TB in the host, with devices of 40 GB
+/// 1 TB. Jean Zay: 512 GB.
 ClusterPreset a100(std::string name, std::int64_t gigabytes, double memory_bytes_per_second,
-                   const Network& network, std::string doc) {
+                   const Network& network, double host_memory, std::string doc) {
   return {{.name = std::move(name),
            .devices_per_node = 8,
            .flops_per_second = {.f64 = 9.7 * tera, .f32 = 19.5 * tera, .bf16 = 312 * tera, .f16 = 312 * tera},
@@ -87,7 +90,8 @@ ClusterPreset a100(std::string name, std::int64_t gigabytes, double memory_bytes
            .memory_bytes = gigabytes * gibibyte,
            .reserved_bytes = reserved_on_accelerators,
            .kernel_seconds = 5e-6,
-           .links = {{"nvlink", 8, 5e-6, 300 * giga, collective_start}, between_nodes(network, 8)}},
+           .links = {{"nvlink", 8, 5e-6, 300 * giga, collective_start}, between_nodes(network, 8)},
+           .host = {.memory_bytes = static_cast<std::int64_t>(host_memory)}},
           std::move(doc)};
 }
 
@@ -100,7 +104,7 @@ struct Accelerator {
   int per_node = 8;
   LinkLevel inside = {};  // of a node, or of several
   Network network = {};
-  double host_bytes_per_second = 55 * giga;
+  double host_bytes_per_second = 55 * giga, host_memory = 0;  // of a node; 0: they differ
 };
 
 ClusterPreset accelerator(const Accelerator& a, std::string doc) {
@@ -112,7 +116,8 @@ ClusterPreset accelerator(const Accelerator& a, std::string doc) {
                      .reserved_bytes = reserved_on_accelerators,
                      .kernel_seconds = 5e-6,
                      .links = {a.inside, between_nodes(a.network, a.inside.devices)},
-                     .host = {.bytes_per_second = a.host_bytes_per_second}},
+                     .host = {.bytes_per_second = a.host_bytes_per_second,
+                              .memory_bytes = static_cast<std::int64_t>(a.host_memory)}},
                     std::move(doc)};
   const auto set = [&](WorkKind kind, double best) {
     out.cluster.efficiency[static_cast<std::size_t>(kind)].best = best;
@@ -131,7 +136,8 @@ constexpr PeakFlops whole_hopper{
 
 /// NVIDIA H100, H200 (2023), H800 and H20 datasheets, SXM, without sparsity. DGX H100: NVLink 900 GB/s both directions
 /// together (H800: 400), a 400 Gb/s adapter for each device. Power holds their clocks below those that the peak is given at:
-/// `products` of it is what large products reach, as in published runs (docs/cost-model.md). PCIe 5.0 to the host.
+/// `products` of it is what large products reach, as in published runs (docs/cost-model.md). PCIe 5.0 to the host, which has
+/// 2 TB (DGX H100 user guide).
 ClusterPreset hopper(std::string name, double gibibytes, double memory_bytes_per_second, double products,
                      std::string doc, const PeakFlops& flops = whole_hopper, double inside = 450 * giga) {
   return accelerator({.name = std::move(name),
@@ -140,13 +146,14 @@ ClusterPreset hopper(std::string name, double gibibytes, double memory_bytes_per
                       .flops = flops,
                       .products = products,
                       .inside = nvlink(8, inside),
-                      .network = {.bytes_per_second = 50 * giga}},
+                      .network = {.bytes_per_second = 50 * giga},
+                      .host_memory = 2 * tera},
                      std::move(doc));
 }
 
 /// NVIDIA Blackwell datasheets (2024, 2025): HGX B200 and B300, eight to a node; GB200 and GB300, four to a tray and 72 joined
 /// by NVLink 5, 1.8 TB/s both directions together. A 400 (B300, GB300: 800) Gb/s adapter for each device. f32 and f64 of B300
-/// and GB300 are what is left of B200's. Shares of the peak are Hopper's: no measurement of theirs is fitted.
+/// and GB300 are what is left of B200's. Hosts have 2 TB, the two of a tray 480 GB each. Shares of the peak are Hopper's: no measurement of theirs is fitted.
 ClusterPreset blackwell(std::string name, double gigabytes, double memory_bytes_per_second, double bf16,
                         double f64, bool is_rack, double network, std::string doc) {
   return accelerator({.name = std::move(name),
@@ -155,12 +162,13 @@ ClusterPreset blackwell(std::string name, double gigabytes, double memory_bytes_
                       .flops = {.f64 = f64, .f32 = 75 * tera, .bf16 = bf16, .f16 = bf16},
                       .per_node = is_rack ? 4 : 8,
                       .inside = nvlink(is_rack ? 72 : 8, 900 * giga),
-                      .network = {.bytes_per_second = network}},
+                      .network = {.bytes_per_second = network},
+                      .host_memory = is_rack ? 0.96 * tera : 2 * tera},
                      std::move(doc));
 }
 
-/// NVIDIA GH200 datasheet (2023); four to a node, each with each other by six NVLinks of 25 GB/s (Alps, CSCS), a 200 Gb/s
-/// Slingshot card for each.
+/// NVIDIA GH200 datasheet (2023); four to a node, each with each other by six NVLinks of 25 GB/s (Alps, CSCS), 128 GB of
+/// the host's memory and a 200 Gb/s Slingshot card for each.
 ClusterPreset gh200() {
   return accelerator({.name = "gh200",
                       .memory = 96e9,
@@ -169,7 +177,8 @@ ClusterPreset gh200() {
                       .per_node = 4,
                       .inside = nvlink(4, 450 * giga, Wiring::mesh),
                       .network = {"slingshot", 10e-6, 25 * giga},
-                      .host_bytes_per_second = 400 * giga},
+                      .host_bytes_per_second = 400 * giga,
+                      .host_memory = 0.512 * tera},
                      "NVIDIA GH200 96 GB, 4 to a node (Alps); NVIDIA's data sheet, CSCS");
 }
 
@@ -256,11 +265,11 @@ std::span<const ClusterPreset> cluster_presets() {
       v100("v100-16g", 16, false, "NVIDIA V100 SXM2 16 GB, 8 to a node (DGX-1); NVIDIA's data sheets"),
       v100("jeanzay-v100-32g", 32, true, "NVIDIA V100 SXM2 32 GB, 4 and 4 Omni-Path cards to a node; IDRIS"),
       v100("jeanzay-v100-16g", 16, true, "NVIDIA V100 SXM2 16 GB, 4 and 4 Omni-Path cards to a node; IDRIS"),
-      a100("a100-80g", 80, 2039 * giga, {.bytes_per_second = 25 * giga},
+      a100("a100-80g", 80, 2039 * giga, {.bytes_per_second = 25 * giga}, 2 * tera,
            "NVIDIA A100 SXM4 80 GB, 8 to a node (DGX A100); NVIDIA's data sheets"),
-      a100("a100-40g", 40, 1555 * giga, {.bytes_per_second = 25 * giga},
+      a100("a100-40g", 40, 1555 * giga, {.bytes_per_second = 25 * giga}, tera,
            "NVIDIA A100 SXM4 40 GB, 8 to a node (DGX A100); NVIDIA's data sheets"),
-      a100("jeanzay-a100-80g", 80, 2039 * giga, {"omnipath", 15e-6, 6.25 * giga},
+      a100("jeanzay-a100-80g", 80, 2039 * giga, {"omnipath", 15e-6, 6.25 * giga}, 0.512 * tera,
            "NVIDIA A100 SXM4 80 GB, 8 and 4 Omni-Path cards to a node; IDRIS"),
       hopper("h100", 80, 3350 * giga, 0.58,
              "NVIDIA H100 SXM 80 GB, 8 to a node (DGX H100); NVIDIA's data sheet"),

@@ -137,8 +137,10 @@ SummaryLine offload_line(const Graph& graph, const Plan& plan, const Estimate& e
   if (!plan.settings.offload.is_on()) return {};
   Plan other = plan;
   other.settings.offload = {};
-  const std::string brief = fmt::format("{}: {} of the host for each device", to_text(plan.settings.offload),
-                                        bytes_text(e.host_bytes));
+  const bool is_unknown = plan.cluster.reserved_bytes > 0 && plan.cluster.host.memory_bytes == 0;
+  const std::string brief =
+      fmt::format("{}: {} of the host for each device{}", to_text(plan.settings.offload),
+                  bytes_text(e.host_bytes), is_unknown ? " (nobody has said how much a host has)" : "");
   return {fmt::format("{}, {} copied in {} per step; {}", brief, bytes_text(e.host_bytes_moved),
                       seconds_text(e.host_seconds), against(e, estimate_of(graph, other, e, formats))),
           brief};

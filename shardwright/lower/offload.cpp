@@ -1,11 +1,12 @@
 // The rewriting goes over the fusions once. In front of one stand the fetches of what it reads and does not find on the
 // device (in this phase), as one transfer; behind one is begun to be evicted what it makes for the host. That is waited for
-// where the next such transfer has begun, or where somebody reads it, or the phase ends: two are on their way at most, so
-// that memory of the device is held by no more.
+// where others have begun that would hold more memory of the device with it than the two neighbours that hold most, or where
+// somebody reads it, or the phase ends.
 
 #include "shardwright/lower/offload.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 
@@ -49,6 +50,7 @@ class Offloading {
     is_evicted_.assign(graph_.values.size(), false);
     for (ValueId v : kept) is_evicted_[at(v.index)] = true;
     for (std::size_t u = 0; u < graph_.updates.size(); ++u) updates_.emplace(graph_.updates[u].value, u);
+    limit_pending();
   }
 
   Program run() && {
@@ -63,6 +65,21 @@ class Offloading {
 
  private:
   const Node& producer(ValueId v) const { return graph_.node(graph_.value(v).producer); }
+
+  /// To what two neighbours leave at most, where that is little of all that the phase leaves; else only the last waits.
+  void limit_pending() {
+    constexpr std::int64_t most_share = 16;
+    OfPhases<std::int64_t> before = {}, of_all = {};
+    for (const Fusion& fusion : fusions_)
+      if (const std::int64_t bytes = bytes_left(fusion); bytes > 0) {
+        const Phase phase = graph_.node(fusion.begin).phase;
+        most_pending_[phase] = std::max(most_pending_[phase], before[phase] + bytes);
+        before[phase] = bytes;
+        of_all[phase] += bytes;
+      }
+    for (const Phase phase : {Phase::forward, Phase::backward, Phase::weights, Phase::update})
+      most_pending_[phase] = std::min(most_pending_[phase], of_all[phase] / most_share);
+  }
 
   // ---- what is on the host ----
 
@@ -177,8 +194,25 @@ class Offloading {
       for (std::size_t r = 0; r < graph_.node(id).results.size(); ++r)
         leave(graph_.node(id).results[r], evicted);
     if (evicted.empty()) return;
-    flush();
-    pending_ = std::move(evicted);
+    const std::int64_t bytes = bytes_left(fusion);
+    while (!pending_.empty() && pending_bytes_ + bytes > most_pending_[phase]) wait_for_oldest();
+    pending_.push_back({std::move(evicted), bytes});
+    pending_bytes_ += bytes;
+  }
+
+  /// That the fusion makes, and that are evicted behind it.
+  std::int64_t bytes_left(const Fusion& fusion) const {
+    std::int64_t out = 0;
+    for (NodeId id = fusion.begin; id < fusion.end; ++id.index)
+      for (ValueId v : graph_.node(id).results) {
+        const auto [first, last] = updates_.equal_range(v);
+        const bool is_of_leaf = std::any_of(first, last, [&](const auto& u) {
+          return space_of(graph_, graph_.updates[u.second].leaf) == Space::host;
+        });
+        if (is_evicted_[at(v.index)] || (is_of_leaf && space_of(graph_, v) == Space::device))
+          out += graph_.value(v).type.bytes();
+      }
+    return out;
   }
 
   /// `v` where `reader` runs.
@@ -267,7 +301,20 @@ class Offloading {
     update.value = result(id);
   }
 
-  void flush() { put_steps(pending_); }
+  void flush() {
+    while (!pending_.empty()) wait_for_oldest();
+  }
+  void wait_for_oldest() {
+    put_steps(pending_.front().steps);
+    pending_bytes_ -= pending_.front().bytes;
+    pending_.pop_front();
+  }
+
+  /// Evicts of what one fusion has made.
+  struct Pending {
+    std::vector<NodeId> steps;
+    std::int64_t bytes = 0;
+  };
 
   Program program_;
   Graph& graph_;
@@ -277,7 +324,9 @@ class Offloading {
   std::vector<bool> is_evicted_;                          // by value, of those that were there before
   std::map<ValueId, ValueId> evicted_;                    // what the forward leaves, on the host
   std::map<std::pair<ValueId, Phase>, ValueId> brought_;  // in the other space, by who reads it
-  std::vector<NodeId> pending_;                           // evicts that are not waited for yet
+  std::deque<Pending> pending_;                           // that are not waited for yet
+  std::int64_t pending_bytes_ = 0;
+  OfPhases<std::int64_t> most_pending_ = {};  // bytes
   std::vector<NodeId> order_;
   std::vector<bool> is_fused_;
   std::set<std::string> names_;

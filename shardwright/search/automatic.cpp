@@ -139,7 +139,7 @@ class Search {
     std::int64_t fewest = tables_.samples();  // of a device in a micro-batch
     for (const Constraints& s : structures) fewest = std::min(fewest, tables_.samples_of_device(s));
     bounds_.emplace(tables_, fewest);
-    forecasts_.emplace(tables_, *bounds_, cluster_, cap_);
+    forecasts_.emplace(tables_, *bounds_, cluster_, cap_, request_.options.host_cap);
     const auto by_sequence =
         std::ranges::find_if(structures, [](const Constraints& s) { return splits_sequence(s); });
     if (!request_.constraints.sequence_parallel && by_sequence != structures.end() &&
@@ -226,8 +226,9 @@ class Search {
 
   void try_one(std::size_t place) {
     Candidate& c = prospects_[place];
-    if (prospects_.try_one(c))
-      open_.push({.seconds = misses_.of(c.structure).seconds * c.forecast.seconds,
+    if (!prospects_.try_one(c)) return;
+    c.is_tried = false;  // with more computed again
+    open_.push({.seconds = misses_.of(c.structure).seconds * c.forecast.seconds,
                   .known = Known::corrected,
                   .number = place});
   }

@@ -13,6 +13,13 @@ std::int64_t usable_bytes(const Cluster& cluster) {
   return left - static_cast<std::int64_t>(cluster.margin() * static_cast<double>(left));
 }
 
+std::optional<std::int64_t> usable_host_bytes(const Cluster& cluster) {
+  if (cluster.host.memory_bytes == 0) return {};
+  constexpr double share = 0.8;  // the rest is the system's, of what loads data, and of what saves
+  return static_cast<std::int64_t>(share * static_cast<double>(cluster.host.memory_bytes)) /
+         cluster.devices_per_node;
+}
+
 namespace {
 
 void set_memory(Estimate& e, const BytesByKind& bytes) {

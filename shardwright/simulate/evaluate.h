@@ -14,6 +14,9 @@ std::int64_t left_bytes(const Cluster& cluster);
 /// Of this, what a plan may use where nobody says how much: all but the margin that is kept free.
 std::int64_t usable_bytes(const Cluster& cluster);
 
+/// Of the host's memory, what plans may use for each device; nothing if nobody has said how much that has.
+std::optional<std::int64_t> usable_host_bytes(const Cluster& cluster);
+
 struct EvaluateOptions {
   std::optional<std::int64_t> memory_cap;  // bytes of one device; none: what is usable of the cluster's
   std::string framework{own_framework};    // by whose memory it is judged

@@ -19,6 +19,9 @@ constexpr int most_limits = 4, most_nodes_of_limits = 600;
 /// So many ways of putting memory on the host may be no better: of a network that fits without, and of one that does not.
 constexpr int most_in_vain = 3, most_in_vain_of_misfit = 2;
 
+/// Times the best plan's seconds: what is forecast to take more is not worth a program, as programs take more than forecasts.
+constexpr double worthwhile = 0.97;
+
 /// More are not looked at one by one.
 constexpr std::size_t most_stages_apart = 8;
 
@@ -33,6 +36,8 @@ constexpr std::array<Offload, 7> offloads() {
            {.optimizer = 1, .parameters = 1, .activations = 1}}};
 }
 
+constexpr double unknown = std::numeric_limits<double>::infinity();
+
 class BestOf {
  public:
   BestOf(const StepOf& step, const PlanRequest& request, const Run& run)
@@ -45,7 +50,7 @@ class BestOf {
   Plan plan() {
     try_lower_limits();
     if (may_offload()) {
-      if (!best_.fits || memory_costs_time()) try_offloads();
+      try_offloads();
       if (best_.fits && best_.plan.settings.offload.is_on()) try_smaller_shares();
     }
     if (request_.stock) request_.stock->tried = std::move(best_.tried);
@@ -91,27 +96,80 @@ class BestOf {
   }
 
   /// What does not fit may be faster than the best: there is something to win.
-  bool memory_costs_time() const {
-    constexpr double worthwhile = 0.95;  // of the best one's time
-    return std::ranges::any_of(best_.tried, [&](const Tried& t) {
-      return t.fate == Fate::misfit && is_priced(t) && t.seconds < worthwhile * best_.seconds;
+  static bool memory_costs_time(const Found& best) {
+    constexpr double costly = 0.95;  // of the best one's time
+    return std::ranges::any_of(best.tried, [&](const Tried& t) {
+      return t.fate == Fate::misfit && is_priced(t) && t.seconds < costly * best.seconds;
     });
   }
 
-  /// More and more, as long as it pays: what leaves more room may compute less again. Of the fastest as small shares as its
-  /// structure lets be.
+  /// The most promising first, as long as it pays; of what promises as much the least to be copied. Of the fastest as small shares as
+  /// its structure lets be.
   void try_offloads() {
     const Found whole = best_;
-    const bool has_states = bytes_of(whole, MemoryKind::optimizer_state) > 0;
+    bound_with_host_ = bound_with_host(whole);
+    const bool are_all = is_quick() && (!whole.fits || memory_costs_time(whole));  // whatever is forecast
     int in_vain = 0;
-    std::set<Offload> tried{{}};
-    for (Offload offload : offloads()) {
+    for (const auto& [seconds, offload] : promising_offloads(whole)) {
       if (is_late() || (in_vain == (whole.fits ? most_in_vain : most_in_vain_of_misfit) && !is_quick()))
         break;
-      if (!has_states) offload.optimizer = 0;
-      if (leaves_too_much(whole, offload) || !tried.insert(offload).second) continue;
+      const bool is_known = !are_all && seconds < unknown;
+      if (best_.fits && is_known && seconds >= worthwhile * best_.seconds) break;
       in_vain += !try_offload(offload) && best_.fits;
     }
+  }
+
+  /// Of plans with some of it on the host, too: no structure is faster for that than with more memory.
+  std::optional<double> bound_with_host(const Found& whole) const {
+    if (whole.fits && !whole.plan.lower_bound_seconds) return std::nullopt;
+    double out = whole.fits ? *whole.plan.lower_bound_seconds : unknown;
+    for (const Tried& t : whole.tried)
+      if (t.least_seconds > 0 && t.fate != Fate::impossible)
+        out = std::min(out, t.least_seconds * misses_.least_seconds());
+    return out < unknown ? std::optional(out) : std::nullopt;
+  }
+
+  /// What leaves little enough on devices, by the time that a step is forecast to take.
+  std::vector<std::pair<double, Offload>> promising_offloads(const Found& whole) {
+    const bool has_states = bytes_of(whole, MemoryKind::optimizer_state) > 0;
+    const std::vector<Constraints> structures = promising_structures(whole);
+    std::vector<std::pair<double, Offload>> out;
+    std::set<Offload> seen{{}};
+    for (Offload offload : offloads()) {
+      if (!has_states) offload.optimizer = 0;
+      if (!leaves_too_much(whole, offload) && seen.insert(offload).second)
+        out.emplace_back(is_late() ? 0 : promise_of(offload, structures), offload);
+    }
+    std::ranges::stable_sort(out, {}, &std::pair<double, Offload>::first);
+    return out;
+  }
+
+  /// Those that may be the fastest with less memory, as far as the search without a host has looked at them.
+  static std::vector<Constraints> promising_structures(const Found& whole) {
+    constexpr std::size_t most = 512;
+    std::vector<const Tried*> known;
+    for (const Tried& t : whole.tried)
+      if (t.words.empty() && (t.fate == Fate::misfit || is_priced(t)) &&
+          (!whole.fits || t.least_seconds < worthwhile * whole.seconds))
+        known.push_back(&t);
+    std::ranges::stable_sort(known, {}, &Tried::least_seconds);
+    std::vector<Constraints> out;
+    for (std::size_t i = 0; i < std::min(most, known.size()); ++i) out.push_back(known[i]->structure);
+    return out;
+  }
+
+  /// Seconds of a step of the fastest of them; unknown if none fits.
+  double promise_of(const Offload& offload, const std::vector<Constraints>& structures) {
+    Bounds bounds(tables_, 1);  // which no forecast asks
+    Candidates forecasts(tables_, bounds, *request_.cluster, static_cast<std::int64_t>(cap_),
+                         usable_host_bytes(*request_.cluster));
+    double out = unknown;
+    for (Constraints s : structures) {
+      s.offload = offload;
+      if (const auto c = forecasts.forecast(s); c && c->forecast.fits)
+        out = std::min(out, c->forecast.seconds);
+    }
+    return out;
   }
 
   static double bytes_of(const Found& found, MemoryKind kind) {
@@ -162,14 +220,17 @@ class BestOf {
   }
 
   bool try_offload(const Offload& offload) { return try_offload(offload, request_); }
-  /// Returns whether it is better. A bound is of plans with nothing on the host, so it is not told of others.
+  /// Returns whether it is better.
   bool try_offload(const Offload& offload, PlanRequest asked) try {
     asked.constraints.offload = offload;
+    asked.options.host_cap = usable_host_bytes(*request_.cluster);
     constexpr double most_seconds = 1e30;  // with a limit no bound is told
     Misses misses;                         // those with all on the devices err otherwise
     Found other = run_(tables_, misses, asked, best_.fits ? best_.seconds : most_seconds);
     if (!other.fits || (best_.fits && other.seconds >= best_.seconds)) return false;
     other.plan.lower_bound_seconds.reset();
+    if (bound_with_host_ && *bound_with_host_ <= other.seconds)
+      tell_bound(other.plan, request_, *bound_with_host_, other.seconds);
     take(std::move(other));
     return true;
   } catch (const Infeasible&) {
@@ -182,6 +243,7 @@ class BestOf {
   Misses misses_;
   double cap_;
   Found best_;
+  std::optional<double> bound_with_host_;  // seconds
 };
 
 }  // namespace

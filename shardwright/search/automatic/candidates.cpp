@@ -136,7 +136,7 @@ Candidate Candidates::within(const Constraints& s, const Pieces& pieces, const s
     return out;
   }
   Candidate out{s, forecast_of(s, {row, pieces, again ? &*again : nullptr, tables_.slots(pipelining_of(s)),
-                                   cluster_, tables_.framework(), bytes, only_least})};
+                                   cluster_, tables_.framework(), bytes, only_least, host_cap_})};
   for (std::size_t part = 0; part < out.forecast.first.size(); ++part)
     for (int i = 0; i < out.forecast.again[part]; ++i)
       out.layers_again += row.is_layer(row.kinds[static_cast<std::size_t>(out.forecast.first[part] + i)]);

@@ -45,9 +45,12 @@ PlanRequest with_candidate(const PlanRequest& request, const Candidate& c, const
 
 class Candidates {
  public:
-  /// All must outlive it; a device of `cluster` holds `cap` bytes.
-  Candidates(Tables& tables, Bounds& bounds, const Cluster& cluster, std::int64_t cap)
-      : tables_(tables), bounds_(bounds), cluster_(cluster), cap_(static_cast<double>(cap)) {}
+  /// All must outlive it; a device of `cluster` holds `cap` bytes, and the host for it `host_cap`, if that is said.
+  Candidates(Tables& tables, Bounds& bounds, const Cluster& cluster, std::int64_t cap,
+             std::optional<std::int64_t> host_cap = {})
+      : tables_(tables), bounds_(bounds), cluster_(cluster), cap_(static_cast<double>(cap)) {
+    if (host_cap) host_cap_ = static_cast<double>(*host_cap);
+  }
 
   /// No step of a structure that memory holds is shorter, or it surely does not fit.
   struct AtLeast {
@@ -82,7 +85,7 @@ class Candidates {
   Tables& tables_;
   Bounds& bounds_;
   const Cluster& cluster_;
-  double cap_;
+  double cap_, host_cap_ = std::numeric_limits<double>::infinity();
   std::set<Constraints> fit_;  // structures of which a forecast does
   std::optional<Candidate> least_;
   int forecasts_ = 0;

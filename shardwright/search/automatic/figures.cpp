@@ -136,8 +136,9 @@ Figures offloaded(Figures alone, const Offload& offload, const Cluster& cluster)
   beside(alone.backward, kept + parameters);
   beside(alone.update, states + parameters);
   alone.states -= states, alone.parameters -= parameters, alone.kept -= kept;
-  if (const double on_way = std::min(alone.on_way, kept); on_way > 0)
-    alone.passing += on_way, alone.working += on_way;
+  alone.hosted = states + parameters, alone.hosted_kept = kept;
+  alone.on_way = std::min(alone.on_way, kept);
+  alone.passing += alone.on_way, alone.working += alone.on_way;
   return alone;
 }
 

@@ -22,6 +22,7 @@ struct Figures {
   double gradients = 0;                         // bytes that wait for the update, where nothing is summed
   double kept = 0;                              // bytes of a micro-batch from its forward to its backward
   double on_way = 0;  // of these, bytes that are on the device at once where all go to the host and come back
+  double hosted = 0, hosted_kept = 0;  // bytes on the host: that last, and of a micro-batch
   double passing = 0;  // bytes beside what lasts and is kept, where most are: with its own gradients
   double working = 0;  // the same without gradients
   double moving = 0;   // most bytes of gradients and of what collectives read and make

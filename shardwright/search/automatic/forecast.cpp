@@ -12,6 +12,8 @@
 namespace shardwright::automatic {
 namespace {
 
+constexpr double none = std::numeric_limits<double>::infinity();
+
 /// A part of the row, which grows piece by piece, and of which more and more pieces, the first ones, are computed again.
 /// The backward frees what the last of them keeps first, and leaves gradients.
 class Part {
@@ -25,6 +27,8 @@ class Part {
     least_gradients_ += f.least_gradients;
     if (kind == what_.row.kinds.back()) scores_ = f.scores;
     kept_ += f.kept;
+    hosted_ += f.hosted, hosted_kept_ += f.hosted_kept;
+    if (f.hosted_kept > 0) on_way_ = std::max(on_way_, f.on_way);
     gradients_ += f.gradients;
     const double before = kept_ - gradients_, most = before + f.passing;
     while (!most_.empty() && most_.back().bytes <= most) most_.pop_back();
@@ -39,6 +43,7 @@ class Part {
     const Figures &kept = figures(kind), &repeated = (*what_.again)[at(kind)];
     seconds_.add(kept, -1), seconds_.add(repeated);
     saved_ += kept.kept - repeated.kept;
+    hosted_kept_ += repeated.hosted_kept - kept.hosted_kept;
     most_again_ = std::max(most_again_, before - saved_ + repeated.passing);
     if (most_.front().piece == again_) most_.pop_front();
     ++again_;
@@ -46,9 +51,12 @@ class Part {
 
   double bytes() const {
     const double most = most_.empty() ? most_again_ : std::max(most_again_, most_.front().bytes - saved_);
-    const double passing = (slots_ - 1) * (kept_ - saved_) + most + scores_;
+    // Of much that comes from the host more is on its way (passes/prefetch_gathers.cpp).
+    const double ahead = std::clamp(hosted_kept_ / 16 - on_way_, 0.0, on_way_);
+    const double passing = (slots_ - 1) * (kept_ - saved_) + most + scores_ + ahead;
     return lasting_ + (1 + what_.framework.slack) * passing + std::max(sums_ + gradients_, least_gradients_);
   }
+  double host_bytes() const { return hosted_ + slots_ * hosted_kept_; }
   int again() const { return static_cast<int>(again_); }
   const StageSeconds& seconds() const { return seconds_; }
 
@@ -70,30 +78,35 @@ class Part {
   std::vector<Piece> pieces_;
   std::size_t again_ = 0;
   double lasting_ = 0, sums_ = 0, kept_ = 0, gradients_ = 0, saved_ = 0;
-  double least_gradients_ = 0, scores_ = 0;
+  double least_gradients_ = 0, scores_ = 0, hosted_ = 0, hosted_kept_ = 0, on_way_ = 0;
   double most_again_ = 0;  // in the backward of a piece that is computed again
   std::deque<Most>
       most_;  // of the others: where no later one has more; as if none in front were computed again
 };
 
-/// As little is computed again as lets a device hold `parts`, of a part of which most micro-batches are alive first.
-void lighten(const std::vector<Part*>& parts, double cap) {
-  const auto bytes = [&] {
-    double out = 0;
-    for (const Part* part : parts) out += part->bytes();
-    return out;
-  };
+/// What a device holds, and its host for it.
+struct Caps {
+  double bytes = 0, host_bytes = 0;
+
+  bool hold(const std::vector<const Part*>& parts) const {
+    double own = 0, of_host = 0;
+    for (const Part* part : parts) own += part->bytes(), of_host += part->host_bytes();
+    return own <= bytes && of_host <= host_bytes;
+  }
+};
+
+/// As little is computed again as lets `caps` hold `parts`, of a part of which most micro-batches are alive first.
+void lighten(const std::vector<Part*>& parts, const Caps& caps) {
+  const std::vector<const Part*> all(parts.begin(), parts.end());
   for (Part* part : parts)
-    while (part->can_lighten() && bytes() > cap) part->lighten();
+    while (part->can_lighten() && !caps.hold(all)) part->lighten();
 }
 
 class Cut {
  public:
   Cut(const Pipelining& p, const ForecastOf& what)
-      : pieces_(what.row.kinds),
-        what_(what),
-        p_(p),
-        cap_(p.schedule.chunks > 1 ? std::numeric_limits<double>::infinity() : what.cap_bytes) {
+      : pieces_(what.row.kinds), what_(what), p_(p), caps_{what.cap_bytes, what.host_cap_bytes} {
+    if (p.schedule.chunks > 1) caps_ = {none, none};  // what a device has is not known of one
     for (int stage = 0; stage < p.stages; ++stage) forms_.push_back(form_of_stage(p, stage));
   }
 
@@ -130,7 +143,7 @@ class Cut {
     for (int stage = 0; stage < p_.stages; ++stage) {
       std::vector<Part*> of_device;
       for (int part : p_.parts_of(stage)) of_device.push_back(&out[at(part)]);
-      lighten(of_device, what_.cap_bytes);
+      lighten(of_device, {what_.cap_bytes, what_.host_cap_bytes});
     }
     return out;
   }
@@ -154,8 +167,8 @@ class Cut {
       };
       while (piece < count - (parts - 1 - part)) {
         taken.add(pieces_[at(piece)]);
-        if (fits) lighten({&taken}, cap_);
-        const bool is_over = end() > seconds * (1 + 1e-9) || (fits && taken.bytes() > cap_);
+        if (fits) lighten({&taken}, caps_);
+        const bool is_over = end() > seconds * (1 + 1e-9) || (fits && !caps_.hold({&taken}));
         if (is_over && (piece > begin || fits)) break;
         ++piece;
         if (is_over) break;
@@ -175,19 +188,20 @@ class Cut {
   const std::vector<int>& pieces_;
   const ForecastOf& what_;
   const Pipelining& p_;
-  double cap_;
+  Caps caps_;
   std::vector<StageForm> forms_;  // by stage
 };
 
-/// Of parts that begin with the pieces `first`; whether they fit is not looked at.
+/// Of parts that begin with the pieces `first`.
 Forecast forecast_of_cut(const Constraints& s, const ForecastOf& what, const std::vector<Part>& parts,
                          const std::vector<int>& first) {
   const Pipelining p = pipelining_of(s);
   Forecast out{.first = first, .again = {}};
-  std::vector<double> bytes(at(p.stages), 0);
+  std::vector<double> bytes(at(p.stages), 0), host_bytes(at(p.stages), 0);
   std::vector<StageSeconds> seconds;
   for (std::size_t part = 0; part < parts.size(); ++part) {
-    bytes[at(p.stage_of(static_cast<int>(part)))] += parts[part].bytes();
+    const std::size_t device = at(p.stage_of(static_cast<int>(part)));
+    bytes[device] += parts[part].bytes(), host_bytes[device] += parts[part].host_bytes();
     out.again.push_back(parts[part].again());
     seconds.push_back(parts[part].seconds());
   }
@@ -195,6 +209,8 @@ Forecast forecast_of_cut(const Constraints& s, const ForecastOf& what, const std
   out.least_seconds = step.sure(what.only_least);
   if (!what.only_least) out.hopeful_seconds = step.hopeful(), out.seconds = step.likely();
   out.bytes = *std::ranges::max_element(bytes);
+  out.host_bytes = *std::ranges::max_element(host_bytes);
+  out.fits = out.bytes <= what.cap_bytes && out.host_bytes <= what.host_cap_bytes;
   return out;
 }
 
@@ -266,7 +282,6 @@ void take_even(Forecast& best, const Constraints& s, const ForecastOf& what, con
     const std::vector<int> first = first_of(layers, counts);
     if (counts.empty() || first == best.first) continue;
     Forecast even = forecast_of_cut(s, what, cut.parts(first), first);
-    even.fits = even.bytes <= what.cap_bytes;
     const double least = std::min(best.least_seconds, even.least_seconds);
     const double hopeful = std::min(best.hopeful_seconds, even.hopeful_seconds);
     const auto is_faster = [&] {
@@ -299,7 +314,7 @@ Forecast forecast_of(const Constraints& s, const ForecastOf& of) {
   const bool fits = !first.empty();
   if (!fits) first = cut.best(false);
   Forecast out = forecast_of_cut(s, what, cut.parts(first), first);
-  out.fits = fits && out.bytes <= what.cap_bytes;
+  out.fits = out.fits && fits;
   if (p.stages > 1) take_even(out, s, what, cut);
   out.bytes += fixed;
   return out;

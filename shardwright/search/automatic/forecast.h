@@ -2,6 +2,7 @@
 // device holds. Close enough to choose what is worth making into a program; the program decides.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "shardwright/cost/framework.h"
@@ -16,6 +17,7 @@ struct Forecast {
   double least_seconds = 0;    // the same if transfers never got into each other's way
   double hopeful_seconds = 0;  // and were waited for as little as was seen
   double bytes = 0;            // of the device that holds most
+  double host_bytes = 0;       // of the host, for the device of which it holds most
   bool fits = false;
 };
 
@@ -29,6 +31,7 @@ struct ForecastOf {
   const Framework& framework;
   double cap_bytes = 0;
   bool only_least = false;  // of seconds
+  double host_cap_bytes = std::numeric_limits<double>::infinity();
 };
 
 /// As few pieces are computed again as memory lets be. Throws: Infeasible if there are fewer pieces than parts.

@@ -45,9 +45,7 @@ bool Prospects::try_one(Candidate& c) {
   }
   const std::int64_t before = std::exchange(c.program_bytes, e->estimate.arena_bytes);
   const bool helps = before != c.program_bytes && ++c.times_too_large <= most_times_too_large;
-  if (!may_be_lighter(c.structure) || !helps) return false;
-  c.is_tried = false;
-  return true;
+  return may_be_lighter(c.structure) && helps;
 }
 
 /// What its program takes, if there is such a plan.

@@ -80,6 +80,9 @@ Evaluation Trials::judge(Plan plan, const Graph& graph, std::size_t number) {
   const Evaluation e =
       evaluate(compile_pipeline(graph, plan, {.formats = request_.formats, .verifies = false}),
                *request_.cluster, {.memory_cap = cap_, .framework = plan.settings.framework});
+  if (const auto cap = request_.options.host_cap; cap && e.estimate.host_bytes > *cap)
+    throw Infeasible(fmt::format("no plan: {} of the host for each device, which has {} for it",
+                                 bytes_text(e.estimate.host_bytes), bytes_text(*cap)));
   ++count_;
   if (e.fits()) least_seconds_ = std::min(least_seconds_, e.estimate.step_seconds());
   record_.simulated(number, e.estimate.step_seconds(), static_cast<double>(e.estimate.arena_bytes), e.fits());

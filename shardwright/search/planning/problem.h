@@ -91,6 +91,7 @@ struct SearchOptions {
   bool aligns_slices = false;              // the last two dims of a part are multiples of slice_size
   std::int64_t slice_size = 16;            // above 0
   std::optional<std::int64_t> memory_cap;  // bytes of one device
+  std::optional<std::int64_t> host_cap;    // of the host, for each device
   int micro_batches = 1;
   std::optional<double> most_seconds;  // of the search
   Deadline deadline;                   // the same, once it has begun
