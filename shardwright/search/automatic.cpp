@@ -229,8 +229,8 @@ class Search {
     if (!prospects_.try_one(c)) return;
     c.is_tried = false;  // with more computed again
     open_.push({.seconds = misses_.of(c.structure).seconds * c.forecast.seconds,
-                  .known = Known::corrected,
-                  .number = place});
+                .known = Known::corrected,
+                .number = place});
   }
 
   // ---- whole plans ----
