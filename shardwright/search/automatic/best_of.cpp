@@ -108,13 +108,12 @@ class BestOf {
   void try_offloads() {
     const Found whole = best_;
     bound_with_host_ = bound_with_host(whole);
-    const bool are_all = is_quick() && (!whole.fits || memory_costs_time(whole));  // whatever is forecast
+    if (is_quick() && whole.fits && !memory_costs_time(whole)) return;
     int in_vain = 0;
     for (const auto& [seconds, offload] : promising_offloads(whole)) {
       if (is_late() || (in_vain == (whole.fits ? most_in_vain : most_in_vain_of_misfit) && !is_quick()))
         break;
-      const bool is_known = !are_all && seconds < unknown;
-      if (best_.fits && is_known && seconds >= worthwhile * best_.seconds) break;
+      if (best_.fits && seconds < unknown && seconds >= worthwhile * best_.seconds) break;
       in_vain += !try_offload(offload) && best_.fits;
     }
   }
@@ -129,7 +128,7 @@ class BestOf {
     return out < unknown ? std::optional(out) : std::nullopt;
   }
 
-  /// What leaves little enough on devices, by the time that a step is forecast to take.
+  /// What leaves little enough on devices, by the time that a step is forecast to take; of small networks, of which each is tried, all.
   std::vector<std::pair<double, Offload>> promising_offloads(const Found& whole) {
     const bool has_states = bytes_of(whole, MemoryKind::optimizer_state) > 0;
     const std::vector<Constraints> structures = promising_structures(whole);
@@ -138,7 +137,7 @@ class BestOf {
     for (Offload offload : offloads()) {
       if (!has_states) offload.optimizer = 0;
       if (!leaves_too_much(whole, offload) && seen.insert(offload).second)
-        out.emplace_back(is_late() ? 0 : promise_of(offload, structures), offload);
+        out.emplace_back(is_quick() || is_late() ? unknown : promise_of(offload, structures), offload);
     }
     std::ranges::stable_sort(out, {}, &std::pair<double, Offload>::first);
     return out;
