@@ -1,7 +1,7 @@
 // The rewriting goes over the fusions once. In front of one stand the fetches of what it reads and does not find on the
 // device (in this phase), as one transfer; behind one is begun to be evicted what it makes for the host. That is waited for
-// where others have begun that would hold more memory of the device with it than the two neighbours that hold most, or where
-// somebody reads it, or the phase ends.
+// where others have begun that would hold more of the device's memory with it than may be (most_held), or where somebody reads
+// it, or the phase ends.
 
 #include "shardwright/lower/offload.h"
 
@@ -50,7 +50,9 @@ class Offloading {
     is_evicted_.assign(graph_.values.size(), false);
     for (ValueId v : kept) is_evicted_[at(v.index)] = true;
     for (std::size_t u = 0; u < graph_.updates.size(); ++u) updates_.emplace(graph_.updates[u].value, u);
-    limit_pending();
+    for (const Fusion& fusion : fusions_)
+      if (const std::int64_t bytes = bytes_left(fusion); bytes > 0)
+        evicts_.add(graph_.node(fusion.begin).phase, bytes);
   }
 
   Program run() && {
@@ -65,21 +67,6 @@ class Offloading {
 
  private:
   const Node& producer(ValueId v) const { return graph_.node(graph_.value(v).producer); }
-
-  /// To what two neighbours leave at most, where that is little of all that the phase leaves; else only the last waits.
-  void limit_pending() {
-    constexpr std::int64_t most_share = 16;
-    OfPhases<std::int64_t> before = {}, of_all = {};
-    for (const Fusion& fusion : fusions_)
-      if (const std::int64_t bytes = bytes_left(fusion); bytes > 0) {
-        const Phase phase = graph_.node(fusion.begin).phase;
-        most_pending_[phase] = std::max(most_pending_[phase], before[phase] + bytes);
-        before[phase] = bytes;
-        of_all[phase] += bytes;
-      }
-    for (const Phase phase : {Phase::forward, Phase::backward, Phase::weights, Phase::update})
-      most_pending_[phase] = std::min(most_pending_[phase], of_all[phase] / most_share);
-  }
 
   // ---- what is on the host ----
 
@@ -195,7 +182,7 @@ class Offloading {
         leave(graph_.node(id).results[r], evicted);
     if (evicted.empty()) return;
     const std::int64_t bytes = bytes_left(fusion);
-    while (!pending_.empty() && pending_bytes_ + bytes > most_pending_[phase]) wait_for_oldest();
+    while (!pending_.empty() && pending_bytes_ + bytes > evicts_.most(evicts_held, phase)) wait_for_oldest();
     pending_.push_back({std::move(evicted), bytes});
     pending_bytes_ += bytes;
   }
@@ -326,7 +313,7 @@ class Offloading {
   std::map<std::pair<ValueId, Phase>, ValueId> brought_;  // in the other space, by who reads it
   std::deque<Pending> pending_;                           // that are not waited for yet
   std::int64_t pending_bytes_ = 0;
-  OfPhases<std::int64_t> most_pending_ = {};  // bytes
+  CopiedBytes evicts_;
   std::vector<NodeId> order_;
   std::vector<bool> is_fused_;
   std::set<std::string> names_;

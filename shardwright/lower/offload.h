@@ -6,6 +6,9 @@
 // between hides them.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+
 #include "shardwright/lower/program.h"
 #include "shardwright/plan/offload.h"
 
@@ -14,6 +17,31 @@ namespace shardwright {
 /// A planned graph whose nodes of the operators that `offload` names run on the host, with the backward, the parameters and
 /// the updates that belong to them (Node::owner). Operators of other stages are passed over.
 Graph with_hosted(Graph graph, const Offload& offload);
+
+/// Times what two neighbours hold at most, what is copied each way may hold of the device's memory. With one of fetches a layer's
+/// activations were waited for a sixth of the step, with three no less than with two.
+constexpr int evicts_held = 1, fetches_held = 2;
+/// Bytes of it, in a phase that copies `of_all` in all: what goes to the host is to leave the device. Where that is less than
+/// `of_two`, one copy is on its way beside the one before.
+template <class Bytes>
+constexpr Bytes most_held(int times, Bytes of_two, Bytes of_all) {
+  return std::min(static_cast<Bytes>(times) * of_two, of_all / Bytes{16});
+}
+
+/// What phases copy one way, in the order of the copies.
+class CopiedBytes {
+ public:
+  void add(Phase phase, std::int64_t bytes) {
+    of_two_[phase] = std::max(of_two_[phase], last_[phase] + bytes);
+    of_all_[phase] += bytes;
+    last_[phase] = bytes;
+  }
+  std::int64_t of_two(Phase phase) const { return of_two_[phase]; }
+  std::int64_t most(int times, Phase phase) const { return most_held(times, of_two_[phase], of_all_[phase]); }
+
+ private:
+  OfPhases<std::int64_t> of_two_ = {}, of_all_ = {}, last_ = {};  // of two neighbours at most
+};
 
 /// The program with what `offload` keeps on the host there. The order of its nodes stays.
 Program with_offload(Program program, const Offload& offload);

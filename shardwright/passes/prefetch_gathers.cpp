@@ -1,8 +1,8 @@
 // Weights that lie sharded, and parts that the forward has left for the backward, are gathered ahead of their use: while
 // the nodes between two gathers run, the second is on its way. Its result needs memory from then on, so only one bucket is ahead of the one in use: a gather starts behind
 // the gather before it, across the border of forward and backward too. More ahead hides hardly more. Of what goes round the part of the
-// next turn starts ahead likewise. What is fetched from the host starts ahead by as many fetches as hold no more than twice what
-// the two neighbours hold that hold most: a large one is hidden by more than what runs between it and the one before.
+// next turn starts ahead likewise. What is fetched from the host starts ahead by as many fetches as may hold memory (most_held
+// in lower/offload.h): a large one is hidden by more than what runs between it and the one before.
 //
 // Here is only said where it starts; assign_buffers keeps its place free from there on.
 
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shardwright/graph/op.h"
+#include "shardwright/lower/offload.h"
 #include "shardwright/passes/optimize.h"
 #include "shardwright/passes/parameter_steps.h"
 
@@ -32,29 +33,15 @@ NodeId ready(const Graph& graph, const Fusion& gathers) {
 /// Of a phase that fetches little one is ahead, and of others several.
 constexpr std::size_t most_ahead = 12, most_ahead_of_many = 60;
 
-/// Times what two neighbours hold at most; with one a layer's activations were waited for a sixth of the step, with three no less
-/// than with two.
-constexpr std::int64_t most_held = 2;
-/// Of all that a phase fetches: what goes to the host is to leave the device.
-constexpr std::int64_t most_share = 16;
-
 /// The fetches so far.
 class FetchesAhead {
  public:
-  /// `is_fetch`: per fusion.
-  FetchesAhead(const Graph& graph, const std::vector<Fusion>& fusions, const std::vector<bool>& is_fetch) {
-    for (std::size_t i = 0; i < fusions.size(); ++i) {
-      if (!is_fetch[i]) continue;
-      const Phase phase = graph.node(fusions[i].begin).phase;
-      Fetch next{.end = fusions[i].end, .bytes = 0, .phase = phase};
-      for (NodeId id = fusions[i].begin; id < fusions[i].end; ++id.index)
-        next.bytes += graph.value(graph.node(id).results.front()).type.bytes();
-      const bool has_before = !all_.empty() && all_.back().phase == phase;
-      const std::int64_t both = next.bytes + (has_before ? all_.back().bytes : 0);
-      of_two_[phase] = std::max(of_two_[phase], both);
-      of_all_[phase] += next.bytes;
-      all_.push_back(next);
-    }
+  void add(const Graph& graph, const Fusion& fetches) {
+    Fetch next{.end = fetches.end, .bytes = 0, .phase = graph.node(fetches.begin).phase};
+    for (NodeId id = fetches.begin; id < fetches.end; ++id.index)
+      next.bytes += graph.value(graph.node(id).results.front()).type.bytes();
+    copied_.add(next.phase, next.bytes);
+    all_.push_back(next);
   }
 
   /// Behind which the next one starts: what that has brought is in use from there on, and held with all that follow. At least that is
@@ -67,13 +54,11 @@ class FetchesAhead {
   }
 
   std::size_t most_fusions(Phase phase) const {
-    return most(phase) > of_two_[phase] ? most_ahead_of_many : most_ahead;
+    return most(phase) > copied_.of_two(phase) ? most_ahead_of_many : most_ahead;
   }
 
  private:
-  std::int64_t most(Phase phase) const {
-    return std::min(most_held * of_two_[phase], of_all_[phase] / most_share);
-  }
+  std::int64_t most(Phase phase) const { return copied_.most(fetches_held, phase); }
 
   struct Fetch {
     NodeId end;
@@ -81,8 +66,8 @@ class FetchesAhead {
     Phase phase;
   };
   std::vector<Fetch> all_;
-  OfPhases<std::int64_t> of_two_ = {}, of_all_ = {};  // bytes: of two neighbours at most, of all
-  std::size_t done_ = 0, first_ = 0;                  // that is held
+  CopiedBytes copied_;
+  std::size_t done_ = 0, first_ = 0;  // that is held
   std::int64_t held_ = 0;
 };
 
@@ -92,23 +77,25 @@ Program prefetch_gathers(Program program, const PassContext&) {
   const Graph& graph = program.graph;
   const std::vector<bool> is_ahead = gathers_ahead(graph);
   program.starts = graph.node_ids();
-  NodeId behind_gather{0};  // they have links of their own
+  NodeId behind_gather{0};  // which have another link than fetches
   NodeId behind_round{0},
       round_before{0};  // parts that go round for one turn, as keys and values do, set out together
   const std::vector<Fusion> fusions = fusions_of(graph);
-  std::vector<bool> is_fetched;
+  const auto is_fetched = [&](const Fusion& f) {
+    return is_ahead[static_cast<std::size_t>(f.begin.index)] &&
+           graph.node(f.begin).op->step == StepKind::fetch;
+  };
+  FetchesAhead fetches;
   for (const Fusion& f : fusions)
-    is_fetched.push_back(is_ahead[static_cast<std::size_t>(f.begin.index)] &&
-                         graph.node(f.begin).op->step == StepKind::fetch);
-  FetchesAhead fetches(graph, fusions, is_fetched);
+    if (is_fetched(f)) fetches.add(graph, f);
   for (std::size_t i = 0; i < fusions.size(); ++i) {
     const Fusion& f = fusions[i];
     if (!is_ahead[static_cast<std::size_t>(f.begin.index)]) continue;
-    const bool is_round = goes_round(graph, graph.node(f.begin));
+    const bool is_fetch = is_fetched(f), is_round = goes_round(graph, graph.node(f.begin));
     if (is_round && behind_round != f.begin) round_before = behind_round;
-    const NodeId behind = is_fetched[i] ? fetches.behind() : is_round ? round_before : behind_gather;
+    const NodeId behind = is_fetch ? fetches.behind() : is_round ? round_before : behind_gather;
     NodeId start = std::min(f.begin, std::max(behind, ready(graph, f)));
-    if (is_fetched[i])
+    if (is_fetch)
       if (const std::size_t most = fetches.most_fusions(graph.node(f.begin).phase); i > most)
         start = std::max(start, fusions[i - most].begin);
     // Other micro-batches may come between forward and backward.
@@ -117,7 +104,7 @@ Program prefetch_gathers(Program program, const PassContext&) {
     while (graph.node(start).is_fused) ++start.index;
     for (NodeId id = f.begin; id < f.end; ++id.index)
       program.starts[static_cast<std::size_t>(id.index)] = start;
-    if (!is_fetched[i]) (is_round ? behind_round : behind_gather) = f.end;
+    if (!is_fetch) (is_round ? behind_round : behind_gather) = f.end;
   }
   return program;
 }

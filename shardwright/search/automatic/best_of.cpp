@@ -50,7 +50,7 @@ class BestOf {
   Plan plan() {
     try_lower_limits();
     if (may_offload()) {
-      try_offloads();
+      if (!is_quick() || !best_.fits || memory_costs_time()) try_offloads();
       if (best_.fits && best_.plan.settings.offload.is_on()) try_smaller_shares();
     }
     if (request_.stock) request_.stock->tried = std::move(best_.tried);
@@ -96,10 +96,10 @@ class BestOf {
   }
 
   /// What does not fit may be faster than the best: there is something to win.
-  static bool memory_costs_time(const Found& best) {
+  bool memory_costs_time() const {
     constexpr double costly = 0.95;  // of the best one's time
-    return std::ranges::any_of(best.tried, [&](const Tried& t) {
-      return t.fate == Fate::misfit && is_priced(t) && t.seconds < costly * best.seconds;
+    return std::ranges::any_of(best_.tried, [&](const Tried& t) {
+      return t.fate == Fate::misfit && is_priced(t) && t.seconds < costly * best_.seconds;
     });
   }
 
@@ -108,7 +108,6 @@ class BestOf {
   void try_offloads() {
     const Found whole = best_;
     bound_with_host_ = bound_with_host(whole);
-    if (is_quick() && whole.fits && !memory_costs_time(whole)) return;
     int in_vain = 0;
     for (const auto& [seconds, offload] : promising_offloads(whole)) {
       if (is_late() || (in_vain == (whole.fits ? most_in_vain : most_in_vain_of_misfit) && !is_quick()))
@@ -128,16 +127,18 @@ class BestOf {
     return out < unknown ? std::optional(out) : std::nullopt;
   }
 
-  /// What leaves little enough on devices, by the time that a step is forecast to take; of small networks, of which each is tried, all.
+  /// What leaves little enough on devices, by the time that a step is forecast to take. That is unknown of
+  /// small networks, with which each is tried.
   std::vector<std::pair<double, Offload>> promising_offloads(const Found& whole) {
     const bool has_states = bytes_of(whole, MemoryKind::optimizer_state) > 0;
-    const std::vector<Constraints> structures = promising_structures(whole);
+    std::vector<Constraints> structures;
+    if (!is_quick()) structures = promising_structures(whole);
     std::vector<std::pair<double, Offload>> out;
     std::set<Offload> seen{{}};
     for (Offload offload : offloads()) {
       if (!has_states) offload.optimizer = 0;
       if (!leaves_too_much(whole, offload) && seen.insert(offload).second)
-        out.emplace_back(is_quick() || is_late() ? unknown : promise_of(offload, structures), offload);
+        out.emplace_back(is_late() ? unknown : promise_of(offload, structures), offload);
     }
     std::ranges::stable_sort(out, {}, &std::pair<double, Offload>::first);
     return out;

@@ -6,13 +6,12 @@
 #include <limits>
 
 #include "shardwright/base/index.h"
+#include "shardwright/lower/offload.h"
 #include "shardwright/search/automatic/pipeline_seconds.h"
 #include "shardwright/search/automatic/step_seconds.h"
 
 namespace shardwright::automatic {
 namespace {
-
-constexpr double none = std::numeric_limits<double>::infinity();
 
 /// A part of the row, which grows piece by piece, and of which more and more pieces, the first ones, are computed again.
 /// The backward frees what the last of them keeps first, and leaves gradients.
@@ -28,7 +27,7 @@ class Part {
     if (kind == what_.row.kinds.back()) scores_ = f.scores;
     kept_ += f.kept;
     hosted_ += f.hosted, hosted_kept_ += f.hosted_kept;
-    if (f.hosted_kept > 0) on_way_ = std::max(on_way_, f.on_way);
+    on_way_ = std::max(on_way_, f.on_way);
     gradients_ += f.gradients;
     const double before = kept_ - gradients_, most = before + f.passing;
     while (!most_.empty() && most_.back().bytes <= most) most_.pop_back();
@@ -51,8 +50,7 @@ class Part {
 
   double bytes() const {
     const double most = most_.empty() ? most_again_ : std::max(most_again_, most_.front().bytes - saved_);
-    // Of much that comes from the host more is on its way (passes/prefetch_gathers.cpp).
-    const double ahead = std::clamp(hosted_kept_ / 16 - on_way_, 0.0, on_way_);
+    const double ahead = std::max(0.0, most_held(fetches_held, on_way_, hosted_kept_) - on_way_);
     const double passing = (slots_ - 1) * (kept_ - saved_) + most + scores_ + ahead;
     return lasting_ + (1 + what_.framework.slack) * passing + std::max(sums_ + gradients_, least_gradients_);
   }
@@ -86,7 +84,7 @@ class Part {
 
 /// What a device holds, and its host for it.
 struct Caps {
-  double bytes = 0, host_bytes = 0;
+  double bytes = std::numeric_limits<double>::infinity(), host_bytes = bytes;
 
   bool hold(const std::vector<const Part*>& parts) const {
     double own = 0, of_host = 0;
@@ -106,7 +104,7 @@ class Cut {
  public:
   Cut(const Pipelining& p, const ForecastOf& what)
       : pieces_(what.row.kinds), what_(what), p_(p), caps_{what.cap_bytes, what.host_cap_bytes} {
-    if (p.schedule.chunks > 1) caps_ = {none, none};  // what a device has is not known of one
+    if (p.schedule.chunks > 1) caps_ = {};  // what a device has is not known of one
     for (int stage = 0; stage < p.stages; ++stage) forms_.push_back(form_of_stage(p, stage));
   }
 
@@ -209,8 +207,7 @@ Forecast forecast_of_cut(const Constraints& s, const ForecastOf& what, const std
   out.least_seconds = step.sure(what.only_least);
   if (!what.only_least) out.hopeful_seconds = step.hopeful(), out.seconds = step.likely();
   out.bytes = *std::ranges::max_element(bytes);
-  out.host_bytes = *std::ranges::max_element(host_bytes);
-  out.fits = out.bytes <= what.cap_bytes && out.host_bytes <= what.host_cap_bytes;
+  out.fits = out.bytes <= what.cap_bytes && *std::ranges::max_element(host_bytes) <= what.host_cap_bytes;
   return out;
 }
 

@@ -17,7 +17,6 @@ struct Forecast {
   double least_seconds = 0;    // the same if transfers never got into each other's way
   double hopeful_seconds = 0;  // and were waited for as little as was seen
   double bytes = 0;            // of the device that holds most
-  double host_bytes = 0;       // of the host, for the device of which it holds most
   bool fits = false;
 };
 
