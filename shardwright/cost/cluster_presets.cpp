@@ -137,7 +137,7 @@ constexpr PeakFlops whole_hopper{
 /// NVIDIA H100, H200 (2023), H800 and H20 datasheets, SXM, without sparsity. DGX H100: NVLink 900 GB/s both directions
 /// together (H800: 400), a 400 Gb/s adapter for each device. Power holds their clocks below those that the peak is given at:
 /// `products` of it is what large products reach, as in published runs (docs/cost-model.md). PCIe 5.0 to the host, which has
-/// 2 TB (DGX H100 user guide).
+/// 2 TB in a DGX H100; the others are taken to have as much.
 ClusterPreset hopper(std::string name, double gibibytes, double memory_bytes_per_second, double products,
                      std::string doc, const PeakFlops& flops = whole_hopper, double inside = 450 * giga) {
   return accelerator({.name = std::move(name),
@@ -153,7 +153,8 @@ ClusterPreset hopper(std::string name, double gibibytes, double memory_bytes_per
 
 /// NVIDIA Blackwell datasheets (2024, 2025): HGX B200 and B300, eight to a node; GB200 and GB300, four to a tray and 72 joined
 /// by NVLink 5, 1.8 TB/s both directions together. A 400 (B300, GB300: 800) Gb/s adapter for each device. f32 and f64 of B300
-/// and GB300 are what is left of B200's. Hosts have 2 TB, the two of a tray 480 GB each. Shares of the peak are Hopper's: no measurement of theirs is fitted.
+/// and GB300 are what is left of B200's. Hosts have 2 TB, the two of a tray 480 GB each. Shares of the peak are Hopper's: no
+/// measurement of theirs is fitted.
 ClusterPreset blackwell(std::string name, double gigabytes, double memory_bytes_per_second, double bf16,
                         double f64, bool is_rack, double network, std::string doc) {
   return accelerator({.name = std::move(name),
