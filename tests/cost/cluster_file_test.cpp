@@ -72,6 +72,12 @@ efficiency:
 links:
   - {kind: nvlink, devices: 8, latency: 5us, bandwidth: 300GB/s, start: 40us, wiring: switched}
   - {kind: infiniband, devices: 16, latency: 10us, bandwidth: 25GB/s, start: 40us, member: 7.5us, wiring: switched}
+host:
+  bandwidth: 25GB/s
+  latency: 10us
+  memory: 2TB
+  flops: {f64: 500G, f32: 1T, bf16: 1T, fp16: 500G}
+  memory_bandwidth: 200GB/s
 link_efficiency: 0.75
 overlap: 0.9
 )");
