@@ -44,7 +44,7 @@ std::string for_bash() {
 }
 
 /// In single quotes of zsh, in which brackets and colons part a description.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out;
   for (char c : text) {
     if (c == '\'') {
@@ -59,14 +59,14 @@ std::string quoted(std::string_view text) {
 
 std::string for_zsh() {
   std::string out = "#compdef shardwright\n_shardwright() {\n  local -a verbs\n  verbs=(\n";
-  for (const Verb& verb : all_verbs()) out += fmt::format("    '{}:{}'\n", verb.name, quoted(verb.doc));
+  for (const Verb& verb : all_verbs()) out += fmt::format("    '{}:{}'\n", verb.name, in_quotes(verb.doc));
   out +=
       "  )\n  if ((CURRENT == 2)); then\n    _describe verb verbs\n    return\n  fi\n  case $words[2] in\n";
   for (const Verb& verb : all_verbs()) {
     out += fmt::format("    {}) _arguments '*:file:_files'", verb.name);
     for (const Flag& flag : verb.flags)
-      out += fmt::format(" \\\n      '{}[{}]{}'", flag.name, quoted(flag.doc),
-                         flag.value.empty() ? "" : fmt::format(":{}:_files", quoted(flag.value)));
+      out += fmt::format(" \\\n      '{}[{}]{}'", flag.name, in_quotes(flag.doc),
+                         flag.value.empty() ? "" : fmt::format(":{}:_files", in_quotes(flag.value)));
     out += " ;;\n";
   }
   return out + "  esac\n}\n_shardwright \"$@\"\n";
