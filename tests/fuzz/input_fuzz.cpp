@@ -197,19 +197,22 @@ void add_examples(Seeds& seeds) {
     for (const auto& entry : fs::directory_iterator(folder)) seeds[kind].push_back(read_text(entry.path()));
 }
 
-/// Networks of every family as graphs, and plans of them.
-void add_made(Seeds& seeds, const std::string& path) {
-  const std::string models[] = {network, "matmul_chain:widths=16-32-16,batch=16", decoder,
-                                "resnet18:image=32,width=4,batch=4"};
-  for (const std::string& model : models) {
-    seeds["graph"].push_back(run({"show", model}).out);
+/// Networks of every family.
+const std::string models[] = {network, "matmul_chain:widths=16-32-16,batch=16", decoder,
+                              "resnet18:image=32,width=4,batch=4"};
+
+void add_graphs(Seeds& seeds) {
+  for (const std::string& model : models) seeds["graph"].push_back(run({"show", model}).out);
+}
+
+void add_plans(Seeds& seeds, const std::string& path) {
+  for (const std::string& model : models)
     for (const Words& how :
          {Words{"--search", "propagation"}, Words{"--stages", "2"},
           Words{"--accumulate", "2", "--optimizer", "adamw", "--optimizer-parallel", "2:threshold=0"}}) {
       run(Words{"plan", model, "--devices", "4", "-o", path} + how);
       seeds["plan"].push_back(read_text(path));
     }
-  }
 }
 
 /// Of both forms.
@@ -267,19 +270,25 @@ void add_records(Seeds& seeds, const std::string& folder) {
                  std::string("step 24, 12 s, 0.01 s: start ") + sum + "\n");
 }
 
-Seeds all_seeds(const std::string& path) {
+/// Of the kinds that are used: to make all takes a sanitizer a minute.
+Seeds seeds_of(const std::vector<Kind>& used, const std::string& path) {
+  const auto is_used = [&](const char* kind) {
+    return std::any_of(used.begin(), used.end(), [&](const Kind& k) { return k.name == kind; });
+  };
+  const std::string folder = fs::path(path).parent_path();
   Seeds seeds;
-  add_checkpoint(seeds, path);
   add_goldens(seeds);
   add_examples(seeds);
-  add_made(seeds, path);
-  add_strategies(seeds, fs::path(path).parent_path());
-  add_recipes(seeds, path);
-  add_folder_seeds(seeds, fs::path(path).parent_path());
-  add_columns(seeds);
-  add_records(seeds, fs::path(path).parent_path());
+  if (is_used("graph")) add_graphs(seeds);
+  if (is_used("plan")) add_plans(seeds, path);
+  if (is_used("strategy")) add_strategies(seeds, folder);
+  if (is_used("checkpoint")) add_checkpoint(seeds, path);
+  if (is_used("recipe")) add_recipes(seeds, path);
+  if (is_used("folder") || is_used("adapters") || is_used("talks")) add_folder_seeds(seeds, folder);
+  if (is_used("columns")) add_columns(seeds);
+  if (is_used("record")) add_records(seeds, folder);
   for (auto& [kind, texts] : seeds) std::sort(texts.begin(), texts.end());
-  for (const Kind& kind : kinds())
+  for (const Kind& kind : used)
     if (seeds[kind.name].empty())
       throw error("no files of kind {}: run from the root of the repository", kind.name);
   return seeds;
@@ -315,7 +324,6 @@ std::string changed(Random& random, const Kind& kind, const std::string& text) {
 int fuzz(const Options& options) {
   constexpr std::size_t most_texts = 500, longest = 200000;
   fs::create_directories(options.keep);
-  Seeds texts = all_seeds(options.keep / "made.json");
   std::vector<Kind> used = kinds();
   std::erase_if(used, [&](const Kind& k) { return !options.kind.empty() && k.name != options.kind; });
   if (used.empty())
@@ -323,6 +331,7 @@ int fuzz(const Options& options) {
         "--kind {}: there are graph, plan, annotations, strategy, config, cluster, checkpoint, recipe, "
         "folder, adapters, talks, columns, record",
         options.kind);
+  Seeds texts = seeds_of(used, options.keep / "made.json");
   fmt::print("input_fuzz: seed {}; the file at work is in {}\n", options.seed, options.keep.string());
   std::fflush(stdout);
 

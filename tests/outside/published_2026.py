@@ -60,7 +60,8 @@ def check_network(row):
         (row.get("activation_offload") or row.get("optimizer_offload") or any(
             share for of_stage in row.get("stage_offload") or [] for share in of_stage.values()), "offload to the host"),
         ((row["class"] == "moe" or arch == "moe") and not row.get("experts"), "experts whose number is not told"),
-        ((row.get("cp") or 1) > 1, "context parallel"),
+        ("+" in (row.get("cp_comm") or ""), "context parallel in two ways at once"),
+        ("chunked loss" in row.get("notes", ""), "loss in chunks"),
         (row.get("mla_kv_rank") and not row.get("experts"), "multi-latent attention without experts"),
         (row.get("mtp_layers"), "multi-token prediction"))
     for is_so, reason in reasons:
@@ -199,6 +200,8 @@ def stages(row, keys, instead):
         instead.append(f"{group} micro-batches in a row on a chunk as {row['pp']}")
 
 
+# How context parallelism moves keys, in Transformer Engine's words.
+CONTEXTS = {"p2p": "ring", "a2a": "exchange", "all_gather": "gather"}
 MODULES = {"mlp": ("layers.*.ffn",), "layernorm": ("layers.*.norm1", "layers.*.norm2")}
 
 
@@ -232,12 +235,14 @@ def plan(row, instead):
     batches = row["global_batch"] / (row["dp"] * row["micro_batch"])
     if batches != int(batches):
         raise Unsaid("batch does not divide")
-    keys = {"dp": row["dp"], "tp": row["tp"]}
+    keys, cp = {"dp": row["dp"], "tp": row["tp"]}, row.get("cp") or 1
+    if cp > 1:
+        keys.update(cp=cp, context=CONTEXTS[row.get("cp_comm") or "p2p"])
     if (row.get("ep") or 1) > 1 or (row.get("etp") or row["tp"]) != row["tp"]:
         keys.update(ep=row.get("ep") or 1, etp=row.get("etp") or row["tp"])
     stages(row, keys, instead)
     keys.update(micro_batch=row["micro_batch"], global_batch=row["global_batch"])
-    keys["zero"] = (row.get("zero_stage") or 0) if row["dp"] > 1 else 0
+    keys["zero"] = (row.get("zero_stage") or 0) if row["dp"] * cp > 1 else 0
     if keys["zero"] and (row.get("optimizer_instances") or 1) > 1:
         keys["optimizer_instances"] = row["optimizer_instances"]
     recompute(row, keys)

@@ -32,9 +32,10 @@ PlanRequest request_for(const std::string& cluster, std::optional<std::int64_t> 
   return out;
 }
 
+/// Without a look at the graph after each pass, which takes longer than the rest: hundreds are made here.
 Evaluation judged(const StepOf& step, const Plan& plan, const PlanRequest& request) {
-  return evaluate(compile_pipeline(step(plan.settings.pipelining.micro_batches), plan), *request.cluster,
-                  {.memory_cap = request.options.memory_cap});
+  return evaluate(compile_pipeline(step(plan.settings.pipelining.micro_batches), plan, {.verifies = false}),
+                  *request.cluster, {.memory_cap = request.options.memory_cap});
 }
 
 /// As --set would have it.
@@ -136,7 +137,7 @@ Constraints fixed_as(const Plan& plan) {
 const std::string llama = "llama:layers=4,hidden=64,heads=4,ffn=128,vocab=256,seq=32,batch=16";
 
 /// Layers are found by what they compute: a decoder of another framework's operators gets the plan of the one by name, and
-/// so does one whose values are called otherwise.
+/// so does one whose values are called otherwise. SHARDWRIGHT_FULL=1 asks on every cluster for all that is fixed.
 TEST(WholePlan, knows_no_model_by_its_name) {
   const auto structure_of = [](const Plan& plan) {
     const Settings& s = plan.settings;
@@ -154,8 +155,10 @@ TEST(WholePlan, knows_no_model_by_its_name) {
   };
   const OnnxDecoder decoder{.layers = 6, .hidden = 1024, .heads = 16, .vocab = 8192, .seq = 512};
   const StepOf import = step_of(onnx_decoder(scratch_folder(), decoder, 16), bf16, "cross_entropy");
+  int k = 0;
   for (const char* cluster : {"a100-80g:8", "h100:16"})
     for (const char* fix : {"micro_batch=1", "tp=2", "recompute=full"}) {
+      if (k++ % 2 != 0 && !std::getenv("SHARDWRIGHT_FULL")) continue;
       SCOPED_TRACE(fmt::format("{}, {}", cluster, fix));
       PlanRequest request = request_for(cluster);
       request.constraints = parse_constraints({"--fix", fix});
@@ -250,7 +253,7 @@ TEST(WholePlan, leaves_the_batch_whole_where_parts_have_other_losses) {
 TEST(WholePlan, is_the_same_every_time) {
   for (const std::string& model :
        {llama, std::string("resnet18:image=32,classes=8,batch=16"), std::string("ffn")}) {
-    const PlanRequest request = request_for("a100-80g:8");
+    const PlanRequest request = request_for("a100-80g:4");
     Plan a = make_plan(step_of(model), request), b = make_plan(step_of(model), request);
     a.search_seconds = b.search_seconds = 0;
     EXPECT_EQ(to_json(a), to_json(b)) << model;
@@ -395,10 +398,10 @@ void expect_no_slower_than_one_recompute(std::initializer_list<int> kilobytes_of
 
 /// However short memory is: no mode of recompute for all layers is faster, or fits where nothing was found.
 TEST(WholePlan, is_no_slower_than_one_recompute_for_all_layers) {
-  expect_no_slower_than_one_recompute({3200, 1300});
+  expect_no_slower_than_one_recompute({1300});
 }
 TEST(SlowWholePlan, is_no_slower_than_one_recompute_for_all_layers) {
-  expect_no_slower_than_one_recompute({8000, 4000, 2400, 1700});
+  expect_no_slower_than_one_recompute({8000, 4000, 3200, 2400, 1700});
 }
 
 TEST(WholePlan, ends_when_its_time_is_over) {

@@ -38,7 +38,7 @@ const std::array<OptimizerChoice, 3> optimizers{
 
 }  // namespace
 
-DrawnPipeline drawn_pipeline(std::uint64_t seed) {
+DrawnPipeline drawn_pipeline(std::uint64_t seed, bool verifies) {
   Dice dice(seed);
   const std::string network = networks[static_cast<std::size_t>(std::min(dice.below(10), 9) % 7 % 4)];
   PlanRequest request{.model = network, .search = "recursive"};
@@ -93,8 +93,9 @@ DrawnPipeline drawn_pipeline(std::uint64_t seed) {
     p.micro_batches /= parts, p.interleave = parts;
     out.what += fmt::format(", in {} parts side by side", parts);
   }
-  out.pipeline = compile_pipeline(model.graph, plan,
-                                  has_formats ? CompileOptions{.formats = cpu_formats} : CompileOptions{});
+  CompileOptions options{.verifies = verifies};
+  if (has_formats) options.formats = cpu_formats;
+  out.pipeline = compile_pipeline(model.graph, plan, options);
   return out;
 }
 

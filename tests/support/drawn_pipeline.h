@@ -13,6 +13,7 @@ struct DrawnPipeline {
   Pipeline pipeline;
 };
 
-DrawnPipeline drawn_pipeline(std::uint64_t seed);
+/// `verifies`: its graph after each pass, as one test of all seeds does; it takes longer than all else.
+DrawnPipeline drawn_pipeline(std::uint64_t seed, bool verifies = false);
 
 }  // namespace shardwright::testing

@@ -12,6 +12,7 @@
 #include "shardwright/verify/meetings.h"
 #include "tests/support/changed_transfer.h"
 #include "tests/support/drawn_pipeline.h"
+#include "tests/support/draws.h"
 
 namespace shardwright {
 namespace {
@@ -19,9 +20,9 @@ namespace {
 class DrawnPipelines : public ::testing::TestWithParam<int> {};
 
 TEST_P(DrawnPipelines, are_proven) {
-  constexpr int each = 25;
+  const int each = static_cast<int>(testing::draws(25));
   for (int seed = GetParam() * each; seed < (GetParam() + 1) * each; ++seed) {
-    const testing::DrawnPipeline drawn = testing::drawn_pipeline(static_cast<std::uint64_t>(seed));
+    const testing::DrawnPipeline drawn = testing::drawn_pipeline(static_cast<std::uint64_t>(seed), true);
     SCOPED_TRACE(drawn.what);
     try {
       const Proof proof = prove(drawn.pipeline);
