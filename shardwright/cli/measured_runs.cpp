@@ -152,6 +152,12 @@ Cluster cluster_for(const std::string& name, const std::vector<const PricedRun*>
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
+/// A share has no unit.
+std::string value_text(const RunFigure& figure, const Cluster& cluster) {
+  const double value = figure.value(cluster);
+  return figure.unit.empty() ? percent(value) : quantity_text(value, figure.unit);
+}
+
 double mean_error(const std::vector<MeasuredRun>& runs, const std::vector<double>& prices) {
   double out = 0;
   for (std::size_t r = 0; r < runs.size(); ++r)
@@ -175,11 +181,9 @@ std::string text_of(const Fitted& t) {
   for (std::size_t f = 0; f < t.figures.size(); ++f) {
     const RunFigure& figure = t.figures[f];
     out += t.fit.tells(t.figures, f)
-               ? fmt::format("{}: {} -> {}, +- {}\n", figure.name,
-                             quantity_text(figure.value(t.before), figure.unit),
-                             quantity_text(figure.value(t.after), figure.unit), percent(t.fit.spreads[f]))
-               : fmt::format("{}: {}; these runs do not tell\n", figure.name,
-                             quantity_text(figure.value(t.before), figure.unit));
+               ? fmt::format("{}: {} -> {}, +- {}\n", figure.name, value_text(figure, t.before),
+                             value_text(figure, t.after), percent(t.fit.spreads[f]))
+               : fmt::format("{}: {}; these runs do not tell\n", figure.name, value_text(figure, t.before));
   }
   if (!t.runs.empty())
     out += fmt::format("{} runs: mean error {} -> {}\n", t.runs.size(),

@@ -189,7 +189,7 @@ void Survival::tell(const CopyFigures& figures, Terminal& terminal) const {
                  << "\n"
                  << std::flush;
   else if (figures.saves > 0)
-    terminal.out << fmt::format("copies: {} times, each in {:.3g} s, of which training waited {:.3g} s\n",
+    terminal.out << fmt::format("copies: {}, each in {:.3g} s, of which training waited {:.3g} s\n",
                                 figures.saves, seconds, pause)
                  << std::flush;
 }

@@ -150,7 +150,8 @@ class BestOf {
     std::vector<const Tried*> known;
     for (const Tried& t : whole.tried)
       if (t.words.empty() && (t.fate == Fate::misfit || is_priced(t)) &&
-          (!whole.fits || t.least_seconds < worthwhile * whole.seconds))
+          (!whole.fits ||
+           (t.by == KnownBy::program ? t.seconds : t.least_seconds) < worthwhile * whole.seconds))
         known.push_back(&t);
     std::ranges::stable_sort(known, {}, &Tried::least_seconds);
     std::vector<Constraints> out;
@@ -158,16 +159,17 @@ class BestOf {
     return out;
   }
 
-  /// Seconds of a step of the fastest of them; unknown if none fits.
+  /// Seconds of a step of the fastest of them, as much more than forecasts as programs of their kind were seen to take; unknown if none fits.
   double promise_of(const Offload& offload, const std::vector<Constraints>& structures) {
     Bounds bounds(tables_, 1);  // which no forecast asks
     Candidates forecasts(tables_, bounds, *request_.cluster, static_cast<std::int64_t>(cap_),
                          usable_host_bytes(*request_.cluster));
     double out = unknown;
     for (Constraints s : structures) {
+      const double miss = misses_.of(s).seconds;
       s.offload = offload;
       if (const auto c = forecasts.forecast(s); c && c->forecast.fits)
-        out = std::min(out, c->forecast.seconds);
+        out = std::min(out, miss * c->forecast.seconds);
     }
     return out;
   }
