@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shardwright/base/index.h"
+#include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/layout/rule_dims.h"
 
@@ -21,6 +22,16 @@ double elements_of(const Rule& rule, const RuleTensor& tensor) {
 
 bool has_round(const Rule& rule) {
   return std::ranges::any_of(rule.loops, [](const LoopDim& l) { return l.kind == LoopKind::round; });
+}
+
+std::int64_t longest_sequence(const Graph& graph) {
+  std::int64_t out = 0;
+  for (const Node& node : graph.nodes) {
+    if (!is_forward_operator(node)) continue;
+    for (const LoopDim& loop : rule_of(graph, node).loops)
+      if (loop.kind == LoopKind::round) out = std::max(out, loop.size);
+  }
+  return out;
 }
 
 bool ContextSplit::is_sequence(const Node& node, std::size_t operand, std::size_t d) const {

@@ -19,6 +19,9 @@ namespace shardwright {
 /// Some dim of it may go round.
 bool has_round(const Rule& rule);
 
+/// Places of the longest sequence that something asks as a whole; 0: nothing does.
+std::int64_t longest_sequence(const Graph& graph);
+
 class ContextSplit {
  public:
   ContextSplit() = default;

@@ -67,9 +67,14 @@ class Search {
     try_structures();
     try_other_search();
     Plan plan = told();
-    return {std::move(plan),    std::move(record_).settled(trials_.best_number()),
-            trials_.does_fit(), trials_.seconds(),
-            trials_.bytes(),    trials_.memory()};
+    const auto bound = std::isinf(worth_) ? bound_of_all() : std::nullopt;
+    return {std::move(plan),
+            std::move(record_).settled(trials_.best_number()),
+            trials_.does_fit(),
+            trials_.seconds(),
+            trials_.bytes(),
+            trials_.memory(),
+            bound};
   }
 
  private:
@@ -261,17 +266,20 @@ class Search {
       out.status = name_of(SearchStatus::timeout);
       out.compared += fmt::format("; --search-time {} ended it", *request_.options.most_seconds);
     }
-    // A search that was cut short knows of what is still open. Where a program took less than was forecast, others may, too.
+    out.log = record_.log();
+    return out;
+  }
+
+  /// Seconds; nothing where a program takes less. A search that was cut short knows of what is still open.
+  std::optional<double> bound_of_all() {
     double bound = open_.empty() ? bound_ : std::min(bound_, open_.top().seconds);
     // What was not tried may wait for as little as was seen.
     for (const Candidate& c : prospects_.all())
       if (!c.is_tried) bound = std::min(bound, c.least_seconds);
     bound = std::min(bound, bound_of_other_chunks());
-    bound *= misses_.least_seconds();
-    if (std::isinf(worth_) && std::isfinite(bound) && bound <= trials_.least_seconds())
-      tell_bound(out, request_, bound, trials_.seconds());
-    out.log = record_.log();
-    return out;
+    bound *= misses_.least_seconds();  // where a program took less than was forecast, others may, too
+    const bool holds = std::isfinite(bound) && bound <= trials_.least_seconds();
+    return holds ? std::optional(bound) : std::nullopt;
   }
 
   /// Of schedules with numbers of chunks that are tried only where they are near the best: none takes less than what the passes of

@@ -204,9 +204,10 @@ TEST(Binding, is_what_was_fixed_where_nothing_else_is_known) {
 }
 
 TEST(Binding, is_memory_where_nothing_fits) {
-  const Json plan = testing::outcome_of({"plan", gpt, "--cluster", "a100-80g:2", "--memory-cap", "4MB",
-                                         "--offload", "none", "--json"})
-                        .document();
+  const std::string large = "gpt:layers=2,hidden=8192,heads=64,vocab=131072,seq=256,batch=4";
+  const Json plan =
+      testing::outcome_of({"plan", large, "--cluster", "v100-32g:1", "--offload", "none", "--json"})
+          .document();
   EXPECT_FALSE(plan.at("fits").get<bool>());
   EXPECT_EQ(plan.at("binding"), "memory");
   EXPECT_EQ(plan.at("binding_by").at("excess_bytes"), plan.at("excess_bytes"));

@@ -47,7 +47,7 @@ TEST(Report, fits_a_screen_whatever_the_network) {
         {"plan", "resnet50", "--devices", "8"},
         {"plan", "face:classes=1000", "--devices", "4", "--search", "recursive"},
         {"plan", "llama2-13b", "--cluster", "a100-80g:16", "--fix", "pp=8", "--global-batch", "64"}})
-    EXPECT_LE(lines_of(outcome_of(words).out).size(), words.size() < 8 ? 46U : 50U) << join(words, " ");
+    EXPECT_LE(lines_of(outcome_of(words).out).size(), words.size() < 6 ? 46U : 50U) << join(words, " ");
 }
 
 /// Rows of kinds, of operators, and of a wide report, share out the same time and memory.

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "shardwright/annotations/context_split.h"
 #include "shardwright/search/automatic/stock.h"
 #include "shardwright/search/automatic/trials.h"
 #include "shardwright/simulate/evaluate.h"
@@ -22,6 +23,11 @@ constexpr int most_in_vain = 3, most_in_vain_of_misfit = 2;
 /// Times the best plan's seconds: what is forecast to take more is not worth a program, as programs take more than forecasts.
 constexpr double worthwhile = 0.97;
 
+/// Places from which on a sequence is split, too: of shorter ones attention is a small part, which tensor parallelism splits as well.
+constexpr std::int64_t long_sequence = 8192;
+/// Into so many parts at most; so many numbers of parts may be no better.
+constexpr int most_contexts = 16, most_contexts_in_vain = 2;
+
 /// More are not looked at one by one.
 constexpr std::size_t most_stages_apart = 8;
 
@@ -37,6 +43,7 @@ constexpr std::array<Offload, 7> offloads() {
 }
 
 constexpr double unknown = std::numeric_limits<double>::infinity();
+constexpr double most_seconds = 1e30;  // a limit that limits nothing; with one no bound is sought
 
 class BestOf {
  public:
@@ -45,14 +52,18 @@ class BestOf {
         run_(run),
         tables_(step, request),
         cap_(static_cast<double>(request.options.memory_cap.value_or(usable_bytes(*request.cluster)))),
-        best_(run(tables_, misses_, request, std::numeric_limits<double>::infinity())) {}
+        best_(run(tables_, misses_, request, std::numeric_limits<double>::infinity())),
+        bound_(best_.bound),
+        asked_(request) {}
 
   Plan plan() {
     try_lower_limits();
+    try_contexts();
     if (may_offload()) {
       if (!is_quick() || !best_.fits || memory_costs_time()) try_offloads();
       if (best_.fits && best_.plan.settings.offload.is_on()) try_smaller_shares();
     }
+    if (bound_ && *bound_ <= best_.seconds) tell_bound(best_.plan, request_, *bound_, best_.seconds);
     if (request_.stock) request_.stock->tried = std::move(best_.tried);
     return std::move(best_.plan);
   }
@@ -78,10 +89,53 @@ class BestOf {
   }
 
   void take_if_better(Found other) {
-    if (best_.fits && other.seconds >= best_.seconds) return;
-    if (const auto bound = best_.plan.lower_bound_seconds; bound && *bound <= other.seconds)
-      tell_bound(other.plan, request_, *bound, other.seconds);
+    if (!is_better(other)) return;
     take(std::move(other));
+  }
+
+  bool is_better(const Found& other) const {
+    return other.fits && (!best_.fits || other.seconds < best_.seconds);
+  }
+
+  /// A device has the n-th part of long sequences, with fewer devices that share its weights.
+  void try_contexts() {
+    if (request_.constraints.degrees.said("cp") || !tables_.graph(1)) return;
+    const std::int64_t length = longest_sequence(*tables_.graph(1));
+    if (length < long_sequence) return;
+    int in_vain = 0;
+    for (int parts = 2; parts <= std::min(most_contexts, request_.devices); ++parts) {
+      if (request_.devices % parts || length % (2 * parts)) continue;
+      if (is_late() || in_vain == most_contexts_in_vain) return;
+      if (!try_context(parts)) ++in_vain;
+    }
+  }
+
+  /// Returns whether it is better.
+  bool try_context(int parts) try {
+    PlanRequest asked = request_;
+    asked.constraints.degrees.set("cp", parts);
+    Misses misses;  // those with whole sequences err otherwise
+    Found other = run_(tables_, misses, asked, best_.fits ? best_.seconds : most_seconds);
+    if (const auto least = least_of(other, misses); bound_ && least) bound_ = std::min(*bound_, *least);
+    const bool is_taken = is_better(other);
+    for (Tried& t : is_taken ? best_.tried : other.tried)
+      if (t.fate == Fate::taken) t.fate = Fate::slower;
+    std::vector<Tried> all = std::move(best_.tried);
+    all.insert(all.end(), other.tried.begin(), other.tried.end());
+    if (is_taken) best_ = std::move(other), asked_ = std::move(asked);
+    best_.tried = std::move(all);
+    return is_taken;
+  } catch (const Infeasible&) {
+    return false;
+  }
+
+  /// Seconds that no structure of a search is known to undercut.
+  static std::optional<double> least_of(const Found& found, const Misses& misses) {
+    double out = unknown;
+    for (const Tried& t : found.tried)
+      if (t.least_seconds > 0 && t.fate != Fate::impossible)
+        out = std::min(out, t.least_seconds * misses.least_seconds());
+    return out < unknown ? std::optional(out) : std::nullopt;
   }
 
   void take(Found other) {
@@ -119,12 +173,10 @@ class BestOf {
 
   /// Of plans with some of it on the host, too: no structure is faster for that than with more memory.
   std::optional<double> bound_with_host(const Found& whole) const {
-    if (whole.fits && !whole.plan.lower_bound_seconds) return std::nullopt;
-    double out = whole.fits ? *whole.plan.lower_bound_seconds : unknown;
-    for (const Tried& t : whole.tried)
-      if (t.least_seconds > 0 && t.fate != Fate::impossible)
-        out = std::min(out, t.least_seconds * misses_.least_seconds());
-    return out < unknown ? std::optional(out) : std::nullopt;
+    if (whole.fits && !bound_) return std::nullopt;
+    const auto least = least_of(whole, misses_);
+    if (!whole.fits || !least) return whole.fits ? bound_ : least;
+    return std::min(*bound_, *least);
   }
 
   /// What leaves little enough on devices, by the time that a step is forecast to take. That is unknown of
@@ -221,18 +273,15 @@ class BestOf {
     return try_offload(offload, asked);
   }
 
-  bool try_offload(const Offload& offload) { return try_offload(offload, request_); }
+  bool try_offload(const Offload& offload) { return try_offload(offload, asked_); }
   /// Returns whether it is better.
   bool try_offload(const Offload& offload, PlanRequest asked) try {
     asked.constraints.offload = offload;
     asked.options.host_cap = usable_host_bytes(*request_.cluster);
-    constexpr double most_seconds = 1e30;  // with a limit no bound is told
-    Misses misses;                         // those with all on the devices err otherwise
+    Misses misses;  // those with all on the devices err otherwise
     Found other = run_(tables_, misses, asked, best_.fits ? best_.seconds : most_seconds);
-    if (!other.fits || (best_.fits && other.seconds >= best_.seconds)) return false;
-    other.plan.lower_bound_seconds.reset();
-    if (bound_with_host_ && *bound_with_host_ <= other.seconds)
-      tell_bound(other.plan, request_, *bound_with_host_, other.seconds);
+    if (!is_better(other)) return false;
+    bound_ = bound_with_host_;
     take(std::move(other));
     return true;
   } catch (const Infeasible&) {
@@ -245,7 +294,9 @@ class BestOf {
   Misses misses_;
   double cap_;
   Found best_;
-  std::optional<double> bound_with_host_;  // seconds
+  std::optional<double> bound_,
+      bound_with_host_;  // seconds that no plan undercuts, and none with memory on the host
+  PlanRequest asked_;    // with the parts of sequences that the best one has
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "shardwright/plan/plan.h"
@@ -20,6 +21,8 @@ struct Found {
   double seconds = 0;
   std::int64_t bytes = 0;   // of a device
   BytesByKind memory = {};  // the same by kind
+  std::optional<double> bound =
+      {};  // seconds: no plan that was asked for takes less; not known with a `worth`
 };
 /// Of structures that may take less than `worth` seconds; takes and leaves what programs took beside forecasts. Throws: Infeasible if
 /// nothing can be split.
