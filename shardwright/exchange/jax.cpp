@@ -97,6 +97,7 @@ class JaxPackageWriter : public python::PackageWriter {
 }  // namespace
 
 python::Files jax_package(const Pipeline& pipeline, const EmittedPlan& plan) {
+  python::check_turns(pipeline);
   jax::check_layouts(pipeline);
   return JaxPackageWriter(pipeline, plan).write();
 }

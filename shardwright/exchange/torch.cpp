@@ -115,6 +115,7 @@ class TorchPackageWriter : public python::PackageWriter {
 }  // namespace
 
 python::Files torch_package(const Pipeline& pipeline, const EmittedPlan& plan) {
+  python::check_turns(pipeline);
   return TorchPackageWriter(pipeline, plan).write();
 }
 

@@ -29,6 +29,17 @@ std::string program_head(const Pipeline& pipeline, const EmittedPlan& plan) {
       python_lines(plan.data.empty() ? nothing : parse_json(plan.data), 2));
 }
 
+void check_turns(const Pipeline& pipeline) {
+  for (const Program& program : pipeline.stages)
+    for (const Value& value : program.graph.values)
+      for (const Window& window : layout_of(value).windows)
+        if (window.goes_round)
+          throw error(
+              "the plan lets keys go round for attention (cp with context=ring), which packages do not do; "
+              "make it "
+              "with --fix context=gather or --fix context=exchange");
+}
+
 PackageWriter::PackageWriter(const Pipeline& pipeline, const EmittedPlan& plan, Steps steps)
     : pipeline_(pipeline), plan_(plan), steps_(steps_of(pipeline)), lists_(task_lists(pipeline, steps_)) {
   elements_ = elements_of(pipeline, lists_, steps);

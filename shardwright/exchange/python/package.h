@@ -36,6 +36,9 @@ void add_fixed_files(Files& files, PackageText engine, std::span<const char* con
 /// What program.py begins with: `"""...""" MODEL, RANKS, MICRO_BATCHES, DATA`.
 std::string program_head(const Pipeline& pipeline, const EmittedPlan& plan);
 
+/// Throws: Error if keys go round for some attention, which packages do not do.
+void check_turns(const Pipeline& pipeline);
+
 class PackageWriter {
  public:
   PackageWriter(const Pipeline& pipeline, const EmittedPlan& plan, Steps steps);
