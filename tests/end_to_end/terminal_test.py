@@ -136,7 +136,7 @@ def tells_what_was_saved() -> None:
 
 def fits_a_screen() -> None:
     """Summary and table of a plan, lines that the terminal wraps among them; in a pipe all of it is there."""
-    large = ["plan", "llama2-70b", "--cluster", "a100-80g:64", "--global-batch", "1024"]
+    large = ["plan", "llama2-13b", "--cluster", "a100-80g:16", "--global-batch", "64"]
     for words, columns in ((large, 100), (["plan", "resnet50", "--devices", "8"], 100), (large, 80)):
         run = OnTerminal(words, columns=columns)
         require(run.status() == 0, run.shown)
