@@ -166,7 +166,7 @@ class BestOf {
     for (const auto& [seconds, offload] : promising_offloads(whole)) {
       if (is_late() || (in_vain == (whole.fits ? most_in_vain : most_in_vain_of_misfit) && !is_quick()))
         break;
-      if (best_.fits && seconds < unknown && seconds >= worthwhile * best_.seconds) break;
+      if (best_.fits && !is_quick() && seconds >= worthwhile * best_.seconds) break;
       in_vain += !try_offload(offload) && best_.fits;
     }
   }
