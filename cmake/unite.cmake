@@ -1,3 +1,12 @@
+# The file that is compiled in the place of ten, from the one of number `begin` on.
+function(write_united out folder begin content)
+  set(united ${CMAKE_CURRENT_BINARY_DIR}/united/${folder}/from_${begin}.cpp)
+  file(CONFIGURE OUTPUT ${united} CONTENT "${content}" @ONLY)
+  # A name in one file shadows nothing in the files beside it.
+  set_source_files_properties(${united} PROPERTIES COMPILE_OPTIONS "-Wno-shadow;-Wno-subobject-linkage")
+  set(${out} ${united} PARENT_SCOPE)
+endfunction()
+
 # unite(OUT FILES...): with SHARDWRIGHT_UNITED the files of a folder are compiled ten at a time, so that headers and what
 # they instantiate are compiled once for all of them; OUT is what to compile instead. Names of files are relative to the
 # repository, so that a compiler cache knows them again in another checkout (CMake's own UNITY_BUILD writes whole paths).
@@ -21,10 +30,7 @@ function(unite out)
       endif()
       list(SUBLIST files_of_${folder} ${begin} 10 includes)
       list(JOIN includes "\n" includes)
-      set(united ${CMAKE_CURRENT_BINARY_DIR}/united/${folder}/from_${begin}.cpp)
-      file(CONFIGURE OUTPUT ${united} CONTENT "${includes}\n" @ONLY)
-      # A name in one file shadows nothing in the files beside it.
-      set_source_files_properties(${united} PROPERTIES COMPILE_OPTIONS "-Wno-shadow;-Wno-subobject-linkage")
+      write_united(united ${folder} ${begin} "${includes}\n")
       list(APPEND all ${united})
     endforeach()
   endforeach()
@@ -59,9 +65,7 @@ function(unite_table out folder type header)
         "#define ${leaf} ${leaf}_${name}\n#include \"${file}\"\n#undef ${leaf}\n")
       string(APPEND handed "std::vector<${type}> ${name}() { return ${leaf}_${name}::${name}(); }\n")
     endforeach()
-    set(united ${CMAKE_CURRENT_BINARY_DIR}/united/shardwright/${folder}/from_${begin}.cpp)
-    file(CONFIGURE OUTPUT ${united} CONTENT "${text}${handed}}\n" @ONLY)
-    set_source_files_properties(${united} PROPERTIES COMPILE_OPTIONS "-Wno-shadow;-Wno-subobject-linkage")
+    write_united(united shardwright/${folder} ${begin} "${text}${handed}}\n")
     list(APPEND all ${united})
   endforeach()
   set(${out} ${all} PARENT_SCOPE)

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/frontend/model.h"
@@ -45,7 +46,7 @@ TEST(LeastMemory, is_undercut_by_no_plan) {
         {"ffn", "momentum", Precision()},
         {"resnet18:width=8,image=32,batch=8", "adamw", Precision()}}) {
     const StepOf step = step_of(model, optimizer, precision);
-    for (const int devices : {1, 4})
+    for (const int devices : std::getenv("SHARDWRIGHT_FULL") ? std::vector{1, 2, 4} : std::vector{1, 4})
       for (const char* fix : {"", "zero=3,recompute=full", "pp=2,zero=1", "tp=2", "micro_batches=4"}) {
         SCOPED_TRACE(fmt::format("{} {} on {}: {}", model, optimizer, devices, fix));
         try {

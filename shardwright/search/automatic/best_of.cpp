@@ -89,8 +89,7 @@ class BestOf {
   }
 
   void take_if_better(Found other) {
-    if (!is_better(other)) return;
-    take(std::move(other));
+    if (is_better(other)) take(std::move(other));
   }
 
   bool is_better(const Found& other) const {
@@ -294,9 +293,9 @@ class BestOf {
   Misses misses_;
   double cap_;
   Found best_;
-  std::optional<double> bound_,
-      bound_with_host_;  // seconds that no plan undercuts, and none with memory on the host
-  PlanRequest asked_;    // with the parts of sequences that the best one has
+  std::optional<double> bound_;            // seconds that no plan undercuts
+  std::optional<double> bound_with_host_;  // the same of plans with memory on the host, too
+  PlanRequest asked_;                      // with the parts of sequences that the best one has
 };
 
 }  // namespace
