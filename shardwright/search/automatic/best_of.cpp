@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "shardwright/annotations/context_split.h"
@@ -181,9 +182,22 @@ class BestOf {
   /// What leaves little enough on devices, by the time that a step is forecast to take. That is unknown of
   /// small networks, with which each is tried.
   std::vector<std::pair<double, Offload>> promising_offloads(const Found& whole) {
-    const bool has_states = bytes_of(whole, MemoryKind::optimizer_state) > 0;
-    std::vector<Constraints> structures;
+    std::vector<const Tried*> structures;
     if (!is_quick()) structures = promising_structures(whole);
+    constexpr std::size_t most = 512;  // of 70B's many thousands it takes seconds to look at all
+    const std::span<const Tried* const> all = structures;
+    std::vector<std::pair<double, Offload>> out = promises_of(whole, all.first(std::min(most, all.size())));
+    const auto is_worthwhile = [&](const auto& p) {
+      return p.first < (whole.fits ? worthwhile * whole.seconds : unknown);
+    };
+    if (all.size() > most && std::ranges::none_of(out, is_worthwhile)) out = promises_of(whole, all);
+    return out;
+  }
+
+  /// Of what `structures` promise, the most promising first.
+  std::vector<std::pair<double, Offload>> promises_of(const Found& whole,
+                                                      std::span<const Tried* const> structures) {
+    const bool has_states = bytes_of(whole, MemoryKind::optimizer_state) > 0;
     std::vector<std::pair<double, Offload>> out;
     std::set<Offload> seen{{}};
     for (Offload offload : offloads()) {
@@ -195,28 +209,27 @@ class BestOf {
     return out;
   }
 
-  /// Those that may be the fastest with less memory, as far as the search without a host has looked at them.
-  static std::vector<Constraints> promising_structures(const Found& whole) {
-    constexpr std::size_t most = 512;
-    std::vector<const Tried*> known;
+  /// Those that may be faster with less memory, as far as the search without a host has looked at them; by the least that they take.
+  static std::vector<const Tried*> promising_structures(const Found& whole) {
+    std::vector<const Tried*> out;
     for (const Tried& t : whole.tried)
       if (t.words.empty() && (t.fate == Fate::misfit || is_priced(t)) &&
           (!whole.fits ||
            (t.by == KnownBy::program ? t.seconds : t.least_seconds) < worthwhile * whole.seconds))
-        known.push_back(&t);
-    std::ranges::stable_sort(known, {}, &Tried::least_seconds);
-    std::vector<Constraints> out;
-    for (std::size_t i = 0; i < std::min(most, known.size()); ++i) out.push_back(known[i]->structure);
+        out.push_back(&t);
+    std::ranges::stable_sort(out, {}, &Tried::least_seconds);
     return out;
   }
 
   /// Seconds of a step of the fastest of them, as much more than forecasts as programs of their kind were seen to take; unknown if none fits.
-  double promise_of(const Offload& offload, const std::vector<Constraints>& structures) {
+  double promise_of(const Offload& offload, std::span<const Tried* const> structures) {
     Bounds bounds(tables_, 1);  // which no forecast asks
     Candidates forecasts(tables_, bounds, *request_.cluster, static_cast<std::int64_t>(cap_),
                          usable_host_bytes(*request_.cluster));
     double out = unknown;
-    for (Constraints s : structures) {
+    for (const Tried* t : structures) {
+      if (t->least_seconds >= out || is_late()) break;
+      Constraints s = t->structure;
       const double miss = misses_.of(s).seconds;
       s.offload = offload;
       if (const auto c = forecasts.forecast(s); c && c->forecast.fits)
