@@ -49,7 +49,10 @@ std::size_t SessionsBySize::of(const std::map<std::string, Tensor>& batch) const
 
 std::vector<Tensor> SessionsBySize::step(Session& first, const std::map<std::string, Tensor>& batch) {
   const std::size_t i = of(batch);
-  return i == 0 ? first.step(batch) : others_[i - 1].step(batch);
+  if (i == 0) return first.step(batch);
+  others_[i - 1].set_next_step(first.next_step());
+  first.set_next_step(first.next_step() + 1);
+  return others_[i - 1].step(batch);
 }
 
 std::vector<Prepared> SessionsBySize::prepared_again() const {

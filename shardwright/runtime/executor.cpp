@@ -364,10 +364,10 @@ void Executor::run(const Actions& actions, int of_section) {
   }
 }
 
-void Executor::run() {
+void Executor::run(int number) {
   is_within_step_ = true;
   has_updated_ = false;
-  flight_record_.begin_step();
+  flight_record_.begin_step(number);
   for (const Copy& copy : before_)
     backend_.copy(copy.to.data, copy.from, static_cast<std::size_t>(bytes_of(copy.to)));
   try {

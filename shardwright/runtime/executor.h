@@ -43,10 +43,10 @@ class Executor {
   Executor(Pipeline&&, Backend&, Communicator&, Ports = {},
            std::span<std::byte> = {}) = delete;  // it would not outlive this
 
-  /// One step; returns when all of it is done.
+  /// Step `number`; returns when all of it is done.
   /// Throws: what a kernel throws, prefixed with the name of the node; Error of kind peer if a rank failed; TimedOut, of
   /// the instruction that has waited.
-  void run();
+  void run(int number = 0);
   /// The step is over, with all that belongs to it.
   void end_step() { is_within_step_ = false; }
   /// Of a step that has failed: puts states back. Whether all that is kept is as before it.

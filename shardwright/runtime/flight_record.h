@@ -18,11 +18,11 @@ class FlightRecord {
   struct Entry {
     std::int64_t begin = 0;  // nanoseconds of the machine's clock
     std::int64_t end = 0;    // 0: it has not ended
-    int step = 0;            // of those that this rank has run, from 0 on
+    int step = 0;            // its number
     Instruction instruction;
   };
 
-  void begin_step() { ++step_; }
+  void begin_step(int number) { step_ = number; }
   int step() const { return step_; }
   /// Ends what was begun before.
   void begin(const Instruction& instruction, int micro_batch);

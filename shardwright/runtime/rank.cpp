@@ -116,9 +116,9 @@ void Rank::look_for_odd_values(int stage, Phase phase, int micro_batch) {
   odd_ = first_odd_value(*executor_, *backend_, pipeline_, stage, micro_batch);
 }
 
-void Rank::run(const std::function<void()>& behind) {
+void Rank::run(int number, const std::function<void()>& behind) {
   executor_->record(nullptr);
-  executor_->run();
+  executor_->run(number);
   if (behind) behind();
 }
 
@@ -129,7 +129,7 @@ void Rank::run_recorded(int number, const std::function<void()>& behind) {
     first_recorded_ = Recorder::now();
   }
   recorder_.time({.instruction = {.what = number}, .activity = Activity::step}, [&] {
-    executor_->run();
+    executor_->run(number);
     if (!behind) return;
     recorder_.time(
         {.instruction = {.act = Act::hand_out}, .activity = Activity::instruction, .phase = Phase::update},

@@ -35,9 +35,9 @@ class Rank {
   /// Makes its programs ready and fills parameters and states with their initial values, on the thread that will run
   /// them. All ranks do so at the same time.
   void prepare();
-  /// A step. `behind` belongs to it, too; null: nothing.
-  void run(const std::function<void()>& behind);
-  /// Likewise, recorded as step `number`.
+  /// Step `number`. `behind` belongs to it, too; null: nothing.
+  void run(int number, const std::function<void()>& behind);
+  /// Likewise, and it is recorded.
   void run_recorded(int number, const std::function<void()>& behind);
 
   /// The step is over, for all ranks of this process.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "shardwright/base/text.h"
 #include "shardwright/runtime/communicator/threads.h"
@@ -177,6 +178,12 @@ bool Session::any(bool own) {
 }
 
 void Session::record(bool is_on) { state_->is_recording = is_on; }
+
+int Session::next_step() const { return state_->steps; }
+
+void Session::set_next_step(std::int64_t number) {
+  state_->steps = static_cast<int>(std::min<std::int64_t>(number, std::numeric_limits<int>::max() - 1));
+}
 
 StepTrace Session::trace() const {
   const State& s = *state_;

@@ -145,6 +145,10 @@ class Session {
   /// whole is made. Throws: Error before anything runs if some of it is missing, too.
   std::vector<Tensor> step_on_parts(const BatchParts& batch);
 
+  /// The number that the next step has in records and in what is told, 0 at first; it is counted on from there.
+  int next_step() const;
+  void set_next_step(std::int64_t number);
+
   /// Whether `own` is true in any of the processes. All of them ask at the same time.
   bool any(bool own);
 

@@ -100,7 +100,7 @@ std::vector<Tensor> Session::State::step(const std::function<void()>& bind) {
                    [&] { rank.ports().gather(*gather); });
       };
     }
-    is_recording ? rank.run_recorded(number, behind) : rank.run(behind);
+    is_recording ? rank.run_recorded(number, behind) : rank.run(number, behind);
   };
   try {
     driver.run(work);

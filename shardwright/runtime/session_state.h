@@ -29,7 +29,7 @@ struct Session::State {
   std::optional<Gather> gather;    // if others are in other processes
   std::optional<Reduced> largest;  // likewise: the largest of a number of each rank
   bool is_recording = false;
-  int steps = 0;  // that have begun before
+  int steps = 0;  // the number of the next one
   FailureFolder failures;
   const std::atomic<bool>* stop;  // of the options
   Driver driver;                  // last: its threads use all of the above

@@ -91,6 +91,7 @@ class Loop {
   /// One step, told.
   void step(std::int64_t step) {
     const StepBatch batch = data_.batch(step);
+    session_.set_next_step(step);
     const RateSchedule& rates = options_.rates;
     if (!rates.is_constant()) set_rate(session_, rates.at(step));
     const auto start = Clock::now();

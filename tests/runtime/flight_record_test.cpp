@@ -44,7 +44,7 @@ TEST(FlightRecord, keeps_the_last_and_says_when_they_began_and_ended) {
   FlightRecord record;
   EXPECT_TRUE(record.entries().empty());
   for (int i = 0; i < static_cast<int>(FlightRecord::size) + 36; ++i) {
-    if (i % 10 == 0) record.begin_step();
+    if (i % 10 == 0) record.begin_step(i / 10);
     record.begin({.act = Act::compute, .what = i}, i % 3);
   }
   const auto entries = record.entries();
