@@ -58,7 +58,8 @@ void measure(Communicator& communicator, const Rate& rate, const Case& c, std::b
   std::fill_n(reinterpret_cast<float*>(data), 2 * count, 0.0F);
   const double link_seconds =
       rate.bytes_per_second > 0 ? c.sent * static_cast<double>(bytes) / rate.bytes_per_second : 0;
-  const int calls = options.is_smoke ? 1 : std::clamp(static_cast<int>(0.02 / (1e-4 + link_seconds)), 1, 50);
+  const double about = 1e-4 + std::max(link_seconds, static_cast<double>(bytes) / 5e8);
+  const int calls = options.is_smoke ? 1 : std::clamp(static_cast<int>(0.02 / about), 1, 50);
   const auto timed = [&](const std::function<void()>& call) {
     MPI_Barrier(MPI_COMM_WORLD);
     return seconds_per_call(calls, call);
@@ -90,7 +91,7 @@ void measure_rank(const Rate& rate, const BenchOptions& options) {
   const Memory memory = communicator->allocate(2 * largest, *backend);
   for (const Case& c : cases)
     for (const std::int64_t bytes :
-         {std::int64_t{1 << 20}, largest})
+         {std::int64_t{4 << 10}, std::int64_t{64 << 10}, std::int64_t{1 << 20}, largest})
       if (bytes <= largest) measure(*communicator, rate, c, memory.data(), bytes, options);
   communicator->barrier();
 }

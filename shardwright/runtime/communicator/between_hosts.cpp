@@ -1,278 +1,281 @@
 #include "shardwright/runtime/communicator/between_hosts.h"
 
-#include "shardwright/base/index.h"
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "shardwright/base/index.h"
+
 namespace shardwright {
 namespace {
 
-// What a message of a transfer holds; its tag is the transfer's plus this.
-constexpr int boxes = 0, moved = 1, sum = 2, result = 3, kinds = 4;
+/// Of what is sent at once: a tenth of a second at 100 Mbit/s, a thousandth at 10 Gbit/s.
+constexpr std::int64_t most_of_box = 1 << 20;
+/// Between more than two hosts all adders send each other so much: it is on its way for less time than a message takes anyway.
+constexpr std::int64_t most_for_all = 8 << 10;
 
-std::size_t packed_bytes(const std::vector<Piece>& pieces, std::size_t element_bytes) {
-  std::int64_t n = 0;
-  for (const Piece& p : pieces) n += element_count(p.extent);
-  return static_cast<std::size_t>(n) * element_bytes;
+/// The one of the members of a host that looks after the `index`-th of many.
+int one_of(const std::vector<int>& there, std::size_t index) { return there[index % there.size()]; }
+
+Piece flat(const Range& elements) {
+  return {.from_offset = elements.begin,
+          .to_offset = elements.begin,
+          .extent = {elements.end - elements.begin},
+          .from_strides = {1},
+          .to_strides = {1}};
 }
 
-std::vector<std::int64_t> to_numbers(const std::vector<Piece>& pieces) {
-  std::vector<std::int64_t> out;
-  for (const Piece& p : pieces) {
-    out.insert(out.end(), {static_cast<std::int64_t>(p.extent.size()), p.from_offset, p.to_offset});
-    for (const Shape* s : {&p.extent, &p.from_strides, &p.to_strides})
-      out.insert(out.end(), s->begin(), s->end());
-  }
-  return out;
-}
-
-std::vector<Piece> from_numbers(const std::vector<std::int64_t>& numbers) {
-  std::vector<Piece> out;
-  for (auto n = numbers.begin(); n != numbers.end();) {
-    const std::int64_t dims = *n++;
-    Piece& p = out.emplace_back();
-    p.from_offset = *n++;
-    p.to_offset = *n++;
-    for (Shape* s : {&p.extent, &p.from_strides, &p.to_strides}) {
-      s->assign(n, n + dims);
-      n += dims;
+/// All that the members of an all_reduce of `count` elements reduce, in an order that is the same on all of them.
+std::vector<NetworkBox> boxes_of(const MembersByHost& by_host, std::int64_t count,
+                                 std::size_t element_bytes) {
+  const auto bytes = static_cast<std::int64_t>(element_bytes);
+  const bool is_for_all = by_host.members.size() == 2 || count * bytes <= most_for_all;
+  std::size_t most = 0;
+  for (const auto& there : by_host.members) most = std::max(most, there.size());
+  const std::size_t shares = is_for_all ? most : by_host.host_of.size();
+  std::vector<NetworkBox> out;
+  for (std::size_t s = 0; s < shares; ++s) {
+    NetworkBox box;
+    for (const auto& there : by_host.members) box.adders.push_back(one_of(there, s));
+    if (!is_for_all) {
+      box.one = by_host.host_of[s];
+      box.adders[*box.one] = static_cast<int>(s);
+    }
+    const Range share = cut(count, static_cast<std::int64_t>(shares), static_cast<std::int64_t>(s));
+    const std::int64_t elements = share.end - share.begin, parts = (elements * bytes - 1) / most_of_box + 1;
+    for (std::int64_t i = 0; i < parts; ++i) {
+      const Range part = cut(elements, parts, i);
+      box.box = flat({share.begin + part.begin, share.begin + part.end});
+      box.number = static_cast<int>(out.size());
+      if (part.end > part.begin) out.push_back(box);
     }
   }
   return out;
 }
 
-/// MPI counts in int.
-template <class F>
-void for_each_chunk(std::size_t bytes, F use) {
-  constexpr std::size_t chunk = std::size_t{1} << 30;
-  for (std::size_t begin = 0; begin < bytes; begin += chunk)
-    use(begin, static_cast<int>(std::min(chunk, bytes - begin)));
-}
-
-/// Both return where the next piece begins among the packed.
-std::byte* pack(const Piece& piece, const std::byte* from, std::byte* packed, std::size_t element_bytes) {
-  for_each_run(piece, [&](std::int64_t f, std::int64_t, std::int64_t n) {
-    const std::size_t bytes = static_cast<std::size_t>(n) * element_bytes;
-    std::memcpy(packed, from + static_cast<std::size_t>(f) * element_bytes, bytes);
-    packed += bytes;
-  });
-  return packed;
-}
-
-const std::byte* unpack(const Piece& piece, const std::byte* packed, std::byte* to,
-                        std::size_t element_bytes) {
-  for_each_run(piece, [&](std::int64_t, std::int64_t t, std::int64_t n) {
-    const std::size_t bytes = static_cast<std::size_t>(n) * element_bytes;
-    std::memcpy(to + static_cast<std::size_t>(t) * element_bytes, packed, bytes);
-    packed += bytes;
-  });
-  return packed;
-}
-
-/// The operands of this host, reduced over the box.
-void reduce_here(SharedPart& part, const Piece& box, std::byte* packed) {
-  for_each_run(box, [&](std::int64_t f, std::int64_t, std::int64_t n) {
-    part.reduce_run(f, packed, n);
-    packed += static_cast<std::size_t>(n) * part.element_bytes;
-  });
+/// Those that this rank takes part in: its own, and those of members elsewhere that it reduces here.
+std::vector<NetworkBox> boxes_of_reduce_scatter(const Network& network, const MembersByHost& by_host,
+                                                Messages& messages, const Piece& own) {
+  const auto adders_of = [&](int wanting) {
+    NetworkBox out{.one = by_host.host_of[at(wanting)], .number = wanting};
+    for (const auto& there : by_host.members) out.adders.push_back(one_of(there, at(wanting)));
+    out.adders[*out.one] = wanting;
+    return out;
+  };
+  std::vector<NetworkBox> out{adders_of(network.self)};
+  out.front().box = own;
+  std::vector<std::pair<int, std::vector<Piece>>> asked;
+  for (const int adder : out.front().adders)
+    if (adder != network.self) asked.emplace_back(adder, std::vector<Piece>{own});
+  std::vector<int> wanting;
+  for (int q = 0; q < static_cast<int>(network.hosts.size()); ++q)
+    if (!network.is_here(q) && adders_of(q).adders[by_host.own] == network.self) wanting.push_back(q);
+  const std::vector<std::vector<Piece>> boxes = messages.exchange(asked, wanting);
+  for (std::size_t i = 0; i < wanting.size(); ++i) {
+    out.push_back(adders_of(wanting[i]));
+    out.back().box = boxes[i].front();
+  }
+  return out;
 }
 
 }  // namespace
 
-bool Network::is_here(int member) const { return hosts[at(member)] == hosts[at(self)]; }
-
-std::vector<std::byte> MessageBuffers::take(std::size_t bytes) {
-  std::vector<std::vector<std::byte>>& fitting = free_[bytes];
-  if (fitting.empty()) return std::vector<std::byte>(bytes);
-  std::vector<std::byte> out = std::move(fitting.back());
-  fitting.pop_back();
-  return out;
-}
-
-void MessageBuffers::give_back(std::vector<std::byte>& buffer) {
-  if (!buffer.empty()) free_[buffer.size()].push_back(std::exchange(buffer, {}));
-}
-
-NetworkTransfer::NetworkTransfer(Network& network, MessageBuffers& buffers, const Transfer& t,
-                                 const SharedPart& part)
-    : buffers_(&buffers), members_(network.members), self_(network.self), tag_(kinds * network.prepared++) {
-  if (t.reduces)
-    prepare_reduction(network, t, part);
-  else
-    prepare_move(network, t, part.element_bytes);
-}
-
-/// Sends each member of `out` its pieces, and receives pieces from each member of `in`.
-void NetworkTransfer::exchange(const std::vector<Message>& out, std::vector<Message>& in,
-                               std::size_t element_bytes) {
-  std::vector<std::vector<std::int64_t>> numbers;
-  for (const Message& m : out) numbers.push_back(to_numbers(m.pieces));
-  for (std::size_t i = 0; i < out.size(); ++i)
-    MPI_Isend(numbers[i].data(), static_cast<int>(numbers[i].size()), MPI_INT64_T, out[i].member,
-              tag_ + boxes, members_, &requests_.emplace_back());
-  for (Message& m : in) {
-    MPI_Status status;
-    int count = 0;
-    MPI_Probe(m.member, tag_ + boxes, members_, &status);
-    MPI_Get_count(&status, MPI_INT64_T, &count);
-    std::vector<std::int64_t> received(at(count));
-    MPI_Recv(received.data(), count, MPI_INT64_T, m.member, tag_ + boxes, members_, MPI_STATUS_IGNORE);
-    m.pieces = from_numbers(received);
-    m.size = packed_bytes(m.pieces, element_bytes);
-  }
-  MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
-  requests_.clear();
-}
-
-void NetworkTransfer::prepare_move(const Network& network, const Transfer& t, std::size_t element_bytes) {
+NetworkMove::NetworkMove(Network& network, MessageBuffers& buffers, const Transfer& t,
+                         std::size_t element_bytes)
+    : buffers_(&buffers), messages_(network, 1) {
+  const MembersByHost by_host(network);
+  const auto receiver = [&](std::size_t host, int source) {
+    return one_of(by_host.members[host], at(source));
+  };
+  const bool shares = NetworkTransfer::receives_for_others(t);
+  const std::vector<int>& here = by_host.members[by_host.own];
+  std::vector<std::pair<int, std::vector<Piece>>> asked;
+  std::vector<int> asking;
   for (int q = 0; q < static_cast<int>(t.group.size()); ++q) {
     if (network.is_here(q)) continue;
-    Message m{.member = q};
+    if (!shares || receiver(by_host.host_of[at(q)], network.self) == q) asking.push_back(q);
+    std::vector<Piece> pieces;
     for (const Piece& piece : t.pieces)
-      if (piece.source == t.group[at(q)]) m.pieces.push_back(piece);
-    m.size = packed_bytes(m.pieces, element_bytes);
-    receives_.push_back(std::move(m));
-    sends_.push_back({.member = q});
+      if (piece.source == t.group[at(q)]) pieces.push_back(piece);
+    if (const int by = receiver(by_host.own, q); shares && by != network.self) {
+      for (Piece& piece : pieces) {
+        piece.source = static_cast<int>(std::ranges::find(here, by) - here.begin());
+        piece.from_offset = piece.to_offset;
+        piece.from_strides = piece.to_strides;
+        taken_.push_back(std::move(piece));
+      }
+      continue;
+    }
+    asked.emplace_back(q, std::move(pieces));
   }
-  exchange(receives_, sends_, element_bytes);
-  for (auto* messages : {&receives_, &sends_})
-    std::erase_if(*messages, [](const Message& m) { return m.size == 0; });
-}
-
-void NetworkTransfer::prepare_reduction(const Network& network, const Transfer& t, const SharedPart& part) {
-  wanted_ = t.pieces.front();
-  if (t.kind == StepKind::all_reduce) {
-    const Range range = cut(part.count, static_cast<std::int64_t>(t.group.size()), self_);
-    wanted_ = {.from_offset = range.begin,
-               .to_offset = range.begin,
-               .extent = {range.end - range.begin},
-               .from_strides = {1},
-               .to_strides = {1}};
-  }
-  std::map<int, std::vector<int>> members;  // by host
-  for (int q = 0; q < static_cast<int>(t.group.size()); ++q) members[network.hosts[at(q)]].push_back(q);
-  const auto helper = [&](int host, int wanting) {
-    const std::vector<int>& there = members[host];
-    return there[at(wanting) % there.size()];
+  const std::vector<std::vector<Piece>> wanted = messages_.exchange(asked, asking);
+  const auto add = [&](std::vector<Message>& to, int member, const std::vector<Piece>& pieces) {
+    const std::size_t size = packed_bytes(pieces, element_bytes);
+    if (size > 0) to.push_back({.member = member, .pieces = pieces, .size = size});
   };
-  const int own = network.hosts[at(self_)];
-  std::vector<Message> asked;
-  for (const auto& [host, there] : members) {
-    if (host == own) own_host_ = sums_.size();
-    sums_.push_back({.member = host == own ? self_ : helper(host, self_),
-                     .pieces = {wanted_},
-                     .size = packed_bytes({wanted_}, part.element_bytes)});
-    if (host != own) asked.push_back(sums_.back());
-  }
-  for (int q = 0; q < static_cast<int>(t.group.size()); ++q)
-    if (!network.is_here(q) && helper(own, q) == self_) helped_.push_back({.member = q});
-  exchange(asked, helped_, part.element_bytes);
-  operands_.resize(sums_.size());
+  for (const auto& [member, pieces] : asked) add(receives_, member, pieces);
+  for (std::size_t i = 0; i < asking.size(); ++i) add(sends_, asking[i], wanted[i]);
 }
 
-void NetworkTransfer::send(const std::vector<std::byte>& bytes, int member, int what) {
-  for_each_chunk(bytes.size(), [&](std::size_t begin, int count) {
-    partners_.push_back(member);
-    MPI_Isend(bytes.data() + begin, count, MPI_BYTE, member, tag_ + what, members_,
-              &requests_.emplace_back());
-  });
-}
-
-void NetworkTransfer::receive(std::vector<std::byte>& bytes, int member, int what) {
-  for_each_chunk(bytes.size(), [&](std::size_t begin, int count) {
-    partners_.push_back(member);
-    MPI_Irecv(bytes.data() + begin, count, MPI_BYTE, member, tag_ + what, members_,
-              &requests_.emplace_back());
-  });
-}
-
-bool NetworkTransfer::have_come() {
-  int all = 0;
-  MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &all, MPI_STATUSES_IGNORE);
-  if (!all) return false;
-  requests_.clear();
-  partners_.clear();
-  return true;
-}
-
-void NetworkTransfer::add_missing(std::vector<int>& out) const {
-  for (std::size_t i = 0; i < partners_.size(); ++i) {
-    int has_ended = 0;
-    MPI_Request_get_status(requests_[i], &has_ended, MPI_STATUS_IGNORE);
-    if (!has_ended) out.push_back(partners_[i]);
-  }
-}
-
-void NetworkTransfer::start(const SharedPart& part) {
-  stage_ = part.reduce ? Stage::opening : Stage::collecting;
+void NetworkMove::start(const SharedPart& part) {
   for (Message& m : receives_) {
-    take_buffer(m);
-    receive(m.bytes, m.member, moved);
+    m.bytes = buffers_->take(m.size);
+    messages_.receive(m.bytes, m.member, MessageKind::moved);
   }
+  const std::byte* const from = part.from[part.position];
   for (Message& m : sends_) {
-    take_buffer(m);
+    if (m.pieces.size() == 1 && is_one_run(m.pieces.front())) {  // as it lies there
+      const auto offset = static_cast<std::size_t>(m.pieces.front().from_offset) * part.element_bytes;
+      messages_.send({from + offset, m.size}, m.member, MessageKind::moved);
+      continue;
+    }
+    m.bytes = buffers_->take(m.size);
     std::byte* packed = m.bytes.data();
+    for (const Piece& piece : m.pieces) packed = pack(piece, from, packed, part.element_bytes);
+    messages_.send(m.bytes, m.member, MessageKind::moved);
+  }
+}
+
+void NetworkMove::finish(SharedPart& part) {
+  for (Message& m : receives_) {
+    const std::byte* packed = m.bytes.data();
     for (const Piece& piece : m.pieces)
-      packed = pack(piece, part.from[part.position], packed, part.element_bytes);
-    send(m.bytes, m.member, moved);
+      packed = unpack(piece, packed, part.to[part.position], part.element_bytes);
   }
-  for (Message& m : sums_) {
-    take_buffer(m);
-    if (m.member != self_) receive(m.bytes, m.member, sum);
+  for (auto* messages : {&sends_, &receives_})
+    for (Message& m : *messages) buffers_->give_back(m.bytes);
+}
+
+void NetworkMove::take_from_others(SharedPart& part) const {
+  for (const Piece& piece : taken_)
+    copy_piece(piece, part.to[at(piece.source)], part.to[part.position], part.element_bytes);
+}
+
+NetworkSum::NetworkSum(MessageBuffers& buffers, const Messages& messages, NetworkBox box,
+                       std::size_t own_host, std::size_t element_bytes)
+    : buffers_(&buffers),
+      messages_(messages),
+      box_(std::move(box)),
+      own_host_(own_host),
+      size_(packed_bytes({box_.box}, element_bytes)),
+      sums_(box_.adders.size()),
+      operands_(box_.adders.size()) {}
+
+void NetworkSum::start() {
+  stage_ = Stage::opening;
+  for (std::size_t h = 0; reduces_all() && h < sums_.size(); ++h) {
+    if (h == own_host_) continue;
+    sums_[h] = buffers_->take(size_);
+    messages_.receive(sums_[h], box_.adders[h], MessageKind::sum, box_.number);
   }
 }
 
-void NetworkTransfer::send_sums(SharedPart& part) {
-  for (Message& m : helped_) {
-    take_buffer(m);
-    reduce_here(part, m.pieces.front(), m.bytes.data());
-    send(m.bytes, m.member, sum);
+/// The operands of this host, reduced over the box; a single one as it lies there.
+void NetworkSum::reduce_here(SharedPart& part) {
+  for (std::size_t h = 0; h < sums_.size(); ++h) operands_[h] = sums_[h].data();
+  if (part.from.size() == 1 && is_one_run(box_.box)) {
+    operands_[own_host_] =
+        part.from.front() + static_cast<std::size_t>(box_.box.from_offset) * part.element_bytes;
+  } else {
+    sums_[own_host_] = buffers_->take(size_);
+    std::byte* packed = sums_[own_host_].data();
+    operands_[own_host_] = packed;
+    for_each_run(box_.box, [&](std::int64_t f, std::int64_t, std::int64_t n) {
+      part.reduce_run(f, packed, n);
+      packed += static_cast<std::size_t>(n) * part.element_bytes;
+    });
   }
-  reduce_here(part, wanted_, sums_[own_host_].bytes.data());
+  for (std::size_t h = 0; h < sums_.size(); ++h)
+    if (h != own_host_ && (!box_.one || *box_.one == h))
+      messages_.send({operands_[own_host_], size_}, box_.adders[h], MessageKind::sum, box_.number);
 }
 
-void NetworkTransfer::combine(SharedPart& part) {
-  for (std::size_t i = 0; i < sums_.size(); ++i) operands_[i] = sums_[i].bytes.data();
-  result_ = buffers_->take(sums_.front().size);
-  part.reduce(operands_, result_.data(), static_cast<std::int64_t>(result_.size() / part.element_bytes));
-  if (part.kind != StepKind::all_reduce) return;
-  for (Message& m : helped_) receive(m.bytes, m.member, result);
-  for (const Message& m : sums_)
-    if (m.member != self_) send(result_, m.member, result);
-  for (std::byte* to : part.to) unpack(wanted_, result_.data(), to, part.element_bytes);
+void NetworkSum::reduce_all(SharedPart& part) {
+  const auto count = static_cast<std::int64_t>(size_ / part.element_bytes);
+  if (part.kind != StepKind::all_reduce) {
+    result_ = buffers_->take(size_);
+    return part.reduce(operands_, result_.data(), count);
+  }
+  std::byte* const own =
+      part.to[part.position] + static_cast<std::size_t>(box_.box.to_offset) * part.element_bytes;
+  part.reduce(operands_, own, count);
+  for (std::size_t q = 0; q < part.to.size(); ++q)
+    if (q != part.position) unpack(box_.box, own, part.to[q], part.element_bytes);
+  for (std::size_t h = 0; box_.one && h < sums_.size(); ++h)
+    if (h != own_host_) messages_.send({own, size_}, box_.adders[h], MessageKind::result, box_.number);
 }
 
-bool NetworkTransfer::advance(SharedPart& part, bool has_opened) {
+bool NetworkSum::advance(SharedPart& part, bool has_opened) {
   if (stage_ == Stage::opening && has_opened) {
-    send_sums(part);
+    reduce_here(part);
     stage_ = Stage::collecting;
   }
-  if (stage_ == Stage::collecting && have_come()) {
-    if (part.reduce) combine(part);
+  if (stage_ == Stage::collecting && messages_.have_come()) {
+    if (reduces_all()) {
+      reduce_all(part);
+    } else if (part.kind == StepKind::all_reduce) {
+      result_ = buffers_->take(size_);
+      messages_.receive(result_, box_.adders[*box_.one], MessageKind::result, box_.number);
+    }
     stage_ = Stage::returning;
   }
-  if (stage_ == Stage::returning && have_come()) {
-    if (part.kind == StepKind::all_reduce)
-      for (const Message& m : helped_)
-        for (std::byte* to : part.to) unpack(m.pieces.front(), m.bytes.data(), to, part.element_bytes);
-    for (auto* messages : {&sends_, &sums_, &helped_})
-      for (Message& m : *messages) buffers_->give_back(m.bytes);
+  if (stage_ == Stage::returning && messages_.have_come()) {
+    if (part.kind == StepKind::all_reduce && !reduces_all()) {
+      for (std::byte* to : part.to) unpack(box_.box, result_.data(), to, part.element_bytes);
+      buffers_->give_back(result_);
+    }
+    for (auto& sum : sums_) buffers_->give_back(sum);
     stage_ = Stage::done;
   }
   return stage_ == Stage::done;
 }
 
-void NetworkTransfer::finish(SharedPart& part) {
-  std::byte* to = part.to[part.position];
-  for (Message& m : receives_) {
-    const std::byte* packed = m.bytes.data();
-    for (const Piece& piece : m.pieces) packed = unpack(piece, packed, to, part.element_bytes);
-    buffers_->give_back(m.bytes);
-  }
-  if (part.kind == StepKind::reduce_scatter) unpack(wanted_, result_.data(), to, part.element_bytes);
+void NetworkSum::finish(SharedPart& part) {
+  if (!result_.empty())  // of a reduce_scatter
+    unpack(box_.box, result_.data(), part.to[part.position], part.element_bytes);
   buffers_->give_back(result_);
+}
+
+NetworkTransfer::NetworkTransfer(Network& network, MessageBuffers& buffers, const Transfer& t,
+                                 const SharedPart& part) {
+  if (!t.reduces) {
+    move_.emplace(network, buffers, t, part.element_bytes);
+    return;
+  }
+  const MembersByHost by_host(network);
+  const bool is_all_reduce = t.kind == StepKind::all_reduce;
+  std::vector<NetworkBox> boxes;
+  if (is_all_reduce) boxes = boxes_of(by_host, part.count, part.element_bytes);
+  Messages messages(network, static_cast<int>(is_all_reduce ? boxes.size() : t.group.size()));
+  if (!is_all_reduce) boxes = boxes_of_reduce_scatter(network, by_host, messages, t.pieces.front());
+  for (NetworkBox& box : boxes)
+    if (box.adders[by_host.own] == network.self)
+      sums_.emplace_back(buffers, messages, std::move(box), by_host.own, part.element_bytes);
+}
+
+void NetworkTransfer::start(const SharedPart& part) {
+  if (move_) move_->start(part);
+  for (NetworkSum& sum : sums_) sum.start();
+}
+
+bool NetworkTransfer::advance(SharedPart& part, bool has_opened) {
+  bool is_done = !move_ || move_->advance();
+  for (NetworkSum& sum : sums_) is_done = sum.advance(part, has_opened) && is_done;
+  return is_done;
+}
+
+void NetworkTransfer::add_missing(std::vector<int>& out) const {
+  if (move_) move_->add_missing(out);
+  for (const NetworkSum& sum : sums_) sum.add_missing(out);
+}
+
+void NetworkTransfer::finish(SharedPart& part) {
+  if (move_) move_->finish(part);
+  for (NetworkSum& sum : sums_) sum.finish(part);
+}
+
+void NetworkTransfer::take_from_others(SharedPart& part) const {
+  if (move_) move_->take_from_others(part);
 }
 
 }  // namespace shardwright

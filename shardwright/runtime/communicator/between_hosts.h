@@ -1,48 +1,96 @@
 // The part of a transfer that crosses the network, as messages of MPI.
 //
-// Moves send each piece from its holder. The parts of a reduction are `wanted` boxes, one per member. On each
-// other host one member, the helper, sums its host's operands over the box and sends them to the member that
-// wants it; an all_reduce cuts the flat elements into as many boxes as members, and sends the results back
-// through the helpers. On its host nobody but the helper (or the wanting member) touches a box, so results may
-// be the operands. Sums are taken in the order of the hosts: the same bits on every rank and in every run.
+// Moves send each piece from its holder. What all members of a host want alike, as of an all_gather, one of them receives,
+// each its share of the pieces, and the others take it from that one's result.
+//
+// A reduction is taken box by box. On each host one member, the box's adder there, reduces its host's operands over it. Then
+// either one adder gets the sums of all hosts and sends back what they come to; or, between two hosts and of what is
+// small, all adders send each other their sums, which takes half as long. On its host nobody but the adder touches
+// a box, so results may be the operands. Large boxes are cut, so that sums of one part are taken while another crosses.
+// Sums are taken in the order of the hosts: the same bits on every rank and in every run.
 //
 // Who wants what from other hosts is exchanged once, by the constructor. Messages wait for nobody: `advance`
-// does what can be done now. A piece that several members of a host want crosses once for each of them.
+// does what can be done now.
 #pragma once
 
-#include <mpi.h>
-
 #include <cstddef>
-#include <map>
+#include <optional>
 #include <vector>
 
 #include "shardwright/layout/transfer.h"
+#include "shardwright/runtime/communicator/network_messages.h"
 #include "shardwright/runtime/communicator/shared.h"
 
 namespace shardwright {
 
-/// The members of a group that lies on several hosts.
-struct Network {
-  MPI_Comm members = MPI_COMM_NULL;
-  std::vector<int> hosts;  // by member: a number of its host, ascending with the host's first rank
-  int self = 0;            // this rank's place among the members
-  int prepared = 0;        // transfers; members count alike, so each has tags of its own
-
-  bool is_here(int member) const;
-};
-
-/// Memory for messages that are on their way. What comes back is used again, so that a transfer prepared for many
-/// micro-batches takes no more than those of them that are on their way at the same time.
-class MessageBuffers {
+class NetworkMove {
  public:
-  std::vector<std::byte> take(std::size_t bytes);
-  /// Leaves `buffer` empty.
-  void give_back(std::vector<std::byte>& buffer);
+  /// All members construct theirs at the same time, in one order. `buffers` outlives it.
+  NetworkMove(Network& network, MessageBuffers& buffers, const Transfer& t, std::size_t element_bytes);
+
+  void start(const SharedPart& part);
+  bool advance() { return messages_.have_come(); }
+  void add_missing(std::vector<int>& out) const { messages_.add_missing(out); }
+  /// Puts what has come into this rank's result.
+  void finish(SharedPart& part);
+  /// Behind that all members of this host have done so: takes what they have received for it, too.
+  void take_from_others(SharedPart& part) const;
 
  private:
-  std::map<std::size_t, std::vector<std::vector<std::byte>>> free_;  // by size
+  struct Message {
+    int member = 0;
+    std::vector<Piece> pieces = {};
+    std::size_t size = 0;               // in bytes
+    std::vector<std::byte> bytes = {};  // only while it is on its way
+  };
+
+  MessageBuffers* buffers_;
+  Messages messages_;
+  std::vector<Message> sends_;
+  std::vector<Message> receives_;
+  std::vector<Piece> taken_;  // from results of members here, which are their sources
 };
 
+/// A box of a reduction.
+struct NetworkBox {
+  Piece box;
+  std::vector<int> adders;  // by host: the member that reduces that host's operands over it
+  std::optional<std::size_t> one =
+      {};          // the host whose adder reduces what comes from the hosts; none: all of them do
+  int number = 0;  // of its messages
+};
+
+/// One of the adders of a box.
+class NetworkSum {
+ public:
+  NetworkSum(MessageBuffers& buffers, const Messages& messages, NetworkBox box, std::size_t own_host,
+             std::size_t element_bytes);
+
+  void start();
+  /// As that of NetworkTransfer.
+  bool advance(SharedPart& part, bool has_opened);
+  void add_missing(std::vector<int>& out) const { messages_.add_missing(out); }
+  void finish(SharedPart& part);
+
+ private:
+  enum class Stage { opening, collecting, returning, done };
+
+  bool reduces_all() const { return !box_.one || *box_.one == own_host_; }
+  void reduce_here(SharedPart& part);
+  void reduce_all(SharedPart& part);
+
+  MessageBuffers* buffers_;
+  Messages messages_;
+  NetworkBox box_;
+  std::size_t own_host_;
+  std::size_t size_;  // in bytes
+  Stage stage_ = Stage::done;
+  std::vector<std::vector<std::byte>> sums_;  // by host
+  std::vector<const std::byte*> operands_;    // likewise
+  std::vector<std::byte> result_;
+};
+
+/// Of one part of a transfer.
 class NetworkTransfer {
  public:
   /// All members construct theirs at the same time, in one order. `buffers` outlives the transfer.
@@ -57,41 +105,15 @@ class NetworkTransfer {
   void add_missing(std::vector<int>& out) const;
   /// Once all has come: puts it into this rank's result.
   void finish(SharedPart& part);
+  /// Behind that all members of this host have done so, where `receives_for_others` says so.
+  void take_from_others(SharedPart& part) const;
+
+  /// Whether members of one host receive for each other what `t` moves.
+  static bool receives_for_others(const Transfer& t) { return t.kind == StepKind::all_gather; }
 
  private:
-  struct Message {
-    int member = 0;
-    std::vector<Piece> pieces = {};
-    std::size_t size = 0;               // in bytes
-    std::vector<std::byte> bytes = {};  // only while it is on its way
-  };
-  enum class Stage { opening, collecting, returning, done };
-
-  void prepare_move(const Network& network, const Transfer& t, std::size_t element_bytes);
-  void prepare_reduction(const Network& network, const Transfer& t, const SharedPart& part);
-  void exchange(const std::vector<Message>& out, std::vector<Message>& in, std::size_t element_bytes);
-  void send_sums(SharedPart& part);
-  void combine(SharedPart& part);
-  void send(const std::vector<std::byte>& bytes, int member, int what);
-  void receive(std::vector<std::byte>& bytes, int member, int what);
-  bool have_come();
-  void take_buffer(Message& m) { m.bytes = buffers_->take(m.size); }
-
-  MessageBuffers* buffers_;
-  MPI_Comm members_;
-  int self_;
-  int tag_;
-  Stage stage_ = Stage::done;
-  std::vector<MPI_Request> requests_;
-  std::vector<int> partners_;      // by request: the member
-  std::vector<Message> sends_;     // of moves
-  std::vector<Message> receives_;  // of moves
-  Piece wanted_;                   // of reductions: the box that this rank reduces over all hosts
-  std::vector<Message> helped_;    // boxes wanted on other hosts, by whom
-  std::vector<Message> sums_;      // of `wanted_`, by host; `member` is the helper there
-  std::size_t own_host_ = 0;       // among `sums_`
-  std::vector<const std::byte*> operands_;
-  std::vector<std::byte> result_;
+  std::optional<NetworkMove> move_;
+  std::vector<NetworkSum> sums_;
 };
 
 }  // namespace shardwright

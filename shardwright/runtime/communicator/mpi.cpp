@@ -25,6 +25,7 @@ struct Prepared {
   SharedTransfer shared;                 // of the members on this host
   std::vector<NetworkTransfer> network;  // by part; none if all members are on this host
   std::vector<int> ranks;                // all members
+  bool receives_for_others = false;      // on this host
 };
 
 class Mpi final : public Communicator {
@@ -156,6 +157,10 @@ class Mpi final : public Communicator {
     if (members.size() < ranks.size())
       for (std::size_t i = 0; i < transfers.size(); ++i)
         p.network.emplace_back(network_of(ranks), buffers_, transfers[i].transfer, p.shared.parts()[i]);
+    p.receives_for_others =
+        membership && !p.network.empty() && std::ranges::any_of(transfers, [](const BoundTransfer& t) {
+          return NetworkTransfer::receives_for_others(t.transfer);
+        });
     started_.reserve(prepared_.size());
     return static_cast<int>(prepared_.size()) - 1;
   }
@@ -198,6 +203,7 @@ class Mpi final : public Communicator {
         if (!part.reduce) work(part);
         p.network[i].finish(part);
       }
+      if (p.receives_for_others) take_from_others(p);
       p.shared.leave();
     }
     attend([&] { return p.shared.has_closed(); }, [&] { look_for_members(p); });
@@ -276,6 +282,18 @@ class Mpi final : public Communicator {
     std::ranges::sort(missing);
     missing.erase(std::ranges::unique(missing).begin(), missing.end());
     vigil_.look_for(name_of(p.shared.kind()));
+  }
+
+  /// What has come for this rank lies in the results of others, once they have said so.
+  void take_from_others(Prepared& p) {
+    p.shared.receive();
+    const auto look = [&] {
+      p.shared.add_missing(vigil_.missing(), &Meeting::Rounds::received);
+      vigil_.look_for(name_of(p.shared.kind()));
+    };
+    attend([&] { return p.shared.have_received(); }, look);
+    check(p.shared.wait_for_received(vigil_));
+    for (std::size_t i = 0; i < p.network.size(); ++i) p.network[i].take_from_others(p.shared.parts()[i]);
   }
 
   /// Goes on as far as possible; true if only `finish` is left.

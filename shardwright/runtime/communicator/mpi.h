@@ -4,8 +4,8 @@
 // window, and arenas are windows too. Between hosts messages go from rank to rank: moves send each piece from
 // its holder; a reduction is taken inside each host, in the order of its ranks, and then over the hosts by the
 // rank that wants it, in the order of the hosts. Results are the same bits on every rank and in every run; on
-// one host they are those of threads. A piece that several ranks of a host want still crosses the network once
-// for each of them.
+// one host they are those of threads. What an all_gather moves crosses the network once for each host; any other piece
+// that several ranks of a host want, once for each of them.
 //
 // Who wants what from other hosts is exchanged once, when a transfer is prepared.
 #pragma once

@@ -212,6 +212,20 @@ void SharedTransfer::leave() {
   rounds_[position_].done.store(round_, std::memory_order_relaxed);
 }
 
+void SharedTransfer::receive() {
+  if (!membership_) return;
+  membership_->group->arrive(meeting_->received);
+  rounds_[position_].received.store(round_, std::memory_order_relaxed);
+}
+
+bool SharedTransfer::have_received() const {
+  return !membership_ || membership_->group->have_all_come(meeting_->received, round_);
+}
+
+bool SharedTransfer::wait_for_received(Vigil& vigil) {
+  return !membership_ || wait(meeting_->received, &Meeting::Rounds::received, vigil);
+}
+
 bool SharedTransfer::has_closed() const {
   return !membership_ || !gives_ || membership_->group->have_all_come(meeting_->done, round_);
 }

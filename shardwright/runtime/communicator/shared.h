@@ -127,9 +127,11 @@ struct alignas(64) Meeting {
   /// In which a member was last; looked at only to tell who has not come.
   struct Rounds {
     std::atomic<std::uint64_t> started{0};
+    std::atomic<std::uint64_t> received{0};
     std::atomic<std::uint64_t> done{0};
   };
   Arrivals started{0};
+  Arrivals received{0};
   Arrivals done{0};
 
   static std::size_t bytes(std::size_t members, std::size_t parts);
@@ -209,6 +211,11 @@ class SharedTransfer {
   void work();
   /// Says so where the work is done otherwise.
   void leave();
+  /// In between, of members that receive for each other: says that what comes from elsewhere lies in this rank's result.
+  void receive();
+  bool have_received() const;
+  /// Waits until all have. False if a rank has failed. Throws: TimedOut.
+  bool wait_for_received(Vigil& vigil);
   /// Whether the work may be done at any time after `start`: results of an all_reduce are not in use then.
   bool can_work_early() const { return is_all_reduce_; }
   /// Whether nobody reads this rank's operands any more.
