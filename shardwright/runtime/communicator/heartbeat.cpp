@@ -129,12 +129,13 @@ void Heartbeat::join() {
 
 void Heartbeat::leave() {
   show_fatal_signals(nullptr);
+  MPI_Barrier(MPI_COMM_WORLD);  // until then who goes is lost
   {
     const std::lock_guard lock(mutex_);
     is_leaving_ = true;
     deaths_.clear();
   }
-  MPI_Barrier(shared_->host);
+  MPI_Barrier(MPI_COMM_WORLD);
   {
     const std::lock_guard lock(mutex_);
     signs_.reset();
