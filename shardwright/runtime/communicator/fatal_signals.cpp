@@ -4,23 +4,30 @@
 #include <array>
 #include <csignal>
 
+#include "shardwright/runtime/communicator/host_signs.h"
+
 namespace shardwright {
 namespace {
 
 constexpr std::array signals{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
 std::atomic<Presence*> shown{nullptr};
+std::atomic<HostSigns*> told{nullptr};
 std::array<struct sigaction, NSIG> before;
 
 void handle(int signal) {
-  if (Presence* const own = shown) own->signal = static_cast<std::int8_t>(signal);
+  if (Presence* const own = shown) {
+    own->signal = static_cast<std::int8_t>(signal);
+    if (HostSigns* const signs = told) signs->send(*own, {});
+  }
   sigaction(signal, &before[static_cast<std::size_t>(signal)], nullptr);
   raise(signal);  // delivered once this one has returned
 }
 
 }  // namespace
 
-void show_fatal_signals(Presence* own) {
+void show_fatal_signals(Presence* own, HostSigns* signs) {
+  told = signs;
   if (!shown.exchange(own) && own)
     for (int signal : signals) {
       struct sigaction action {};

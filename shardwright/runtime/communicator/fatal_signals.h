@@ -5,9 +5,11 @@
 
 namespace shardwright {
 
-/// From here on `own` shows the signal that ends this process; whoever handled it before does so afterwards. Null: not any
-/// more.
-void show_fatal_signals(Presence* own);
+class HostSigns;
+
+/// From here on `own` shows the signal that ends this process, and `signs` tell it to other hosts; whoever handled it
+/// before does so afterwards. Null: not any more.
+void show_fatal_signals(Presence* own, HostSigns* signs);
 
 /// The process is about to end itself, and its peers need not wonder. Safe in handlers of signals.
 void show_end();

@@ -124,11 +124,11 @@ void Heartbeat::join() {
       if (r != self_) deaths_.add(r, ranks[at(r)]->process);
   }
   see(std::move(ranks));
-  show_fatal_signals(shown);
+  show_fatal_signals(shown, signs_.get());
 }
 
 void Heartbeat::leave() {
-  show_fatal_signals(nullptr);
+  show_fatal_signals(nullptr, nullptr);
   MPI_Barrier(MPI_COMM_WORLD);  // until then who goes is lost
   {
     const std::lock_guard lock(mutex_);

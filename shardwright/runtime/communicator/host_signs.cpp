@@ -139,6 +139,7 @@ void HostSigns::receive(const Heard& heard) {
     p.ends = sign.ends;
     sign.failure.back() = 0;
     if (sign.has_failed) heard.failed(sign.failure.data());
+    if (sign.signal != 0 && !std::exchange(raw.is_gone, true)) heard.gone(sign.rank);
   }
   for (First& f : firsts_) {
     int error = 0;
@@ -147,7 +148,7 @@ void HostSigns::receive(const Heard& heard) {
     ::getsockopt(f.socket, SOL_SOCKET, SO_ERROR, &error, &length);
     if (!f.is_refused && error != ECONNREFUSED) continue;
     f.is_gone = true;
-    heard.gone(f.rank);
+    if (!std::exchange(raw_[at(f.rank)].is_gone, true)) heard.gone(f.rank);
   }
 }
 

@@ -28,7 +28,7 @@ class HostSigns {
   struct Heard {
     std::function<Presence&(int rank)> presence;             // where it is written
     std::function<void(const std::string& failure)> failed;  // a rank elsewhere has said why the run ends
-    std::function<void(int rank)> gone;                      // its process has ended, and its host has not
+    std::function<void(int rank)> gone;                      // its process ends, and its host does not
   };
 
   /// Of rank `self`. Without the network it does nothing.
@@ -44,7 +44,8 @@ class HostSigns {
   std::string host_of(int rank) const;
   int first_of(int rank) const { return all_[static_cast<std::size_t>(rank)].first; }
 
-  /// To the first rank of every other host. `failure`: why the run ends; empty: it goes on.
+  /// To the first rank of every other host. `failure`: why the run ends; empty: it goes on. It allocates nothing, and may be
+  /// called in handlers of signals.
   void send(const Presence& own, const std::string& failure);
   /// What has come meanwhile.
   void receive(const Heard& heard);
@@ -59,6 +60,7 @@ class HostSigns {
   /// Of what was heard last, by rank.
   struct Raw {
     std::int64_t heard = 0, worked = 0;
+    bool is_gone = false;
   };
 
   int self_;
