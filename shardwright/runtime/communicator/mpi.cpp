@@ -12,21 +12,14 @@
 #include <vector>
 
 #include "shardwright/base/index.h"
-#include "shardwright/runtime/communicator/between_hosts.h"
 #include "shardwright/runtime/communicator/mpi_control.h"
+#include "shardwright/runtime/communicator/mpi_transfer.h"
 #include "shardwright/runtime/communicator/mpi_window.h"
 
 namespace shardwright {
 namespace {
 
 constexpr int tag_offset = 1, tag_network = 2, tag_none = 3;
-
-struct Prepared {
-  SharedTransfer shared;                 // of the members on this host
-  std::vector<NetworkTransfer> network;  // by part; none if all members are on this host
-  std::vector<int> ranks;                // all members
-  bool receives_for_others = false;      // on this host
-};
 
 class Mpi final : public Communicator {
  public:
@@ -69,7 +62,7 @@ class Mpi final : public Communicator {
     // Freeing needs all ranks; after a failure they do not come, and the run ends anyway.
     if (std::uncaught_exceptions() > 0 || has_failed()) {
       // Nor can messages to and from ranks that are gone be ended for certain: their buffers stay as the windows do.
-      [[maybe_unused]] const auto* kept = new std::deque<Prepared>(std::move(prepared_));
+      [[maybe_unused]] const auto* kept = new std::deque<MpiTransfer>(std::move(prepared_));
       return;
     }
     const Heartbeat::Call call(heartbeat_, "leaving", Heartbeat::Busy::for_ever);
@@ -151,7 +144,7 @@ class Mpi final : public Communicator {
     const GroupKey key{members, transfers.front().transfer.channel};
     Membership* membership = members.size() > 1 ? &membership_of(key) : nullptr;
     Meeting* meeting = membership ? &new_meeting(members, transfers.size()) : nullptr;
-    Prepared& p =
+    MpiTransfer& p =
         prepared_.emplace_back(SharedTransfer(transfers, membership, meeting, members, position, *memory_),
                                std::vector<NetworkTransfer>(), ranks);
     if (members.size() < ranks.size())
@@ -167,11 +160,9 @@ class Mpi final : public Communicator {
 
   void start(int prepared) override {
     check(!has_failed());
-    Prepared& p = prepared_[at(prepared)];
-    p.shared.start();
-    for (std::size_t i = 0; i < p.network.size(); ++i) p.network[i].start(p.shared.parts()[i]);
+    const bool goes_on = prepared_[at(prepared)].start();
     if (started_.is_empty()) last_progress_ = std::chrono::steady_clock::now();
-    if (!p.network.empty() || p.shared.can_work_early()) started_.add(prepared);
+    if (goes_on) started_.add(prepared);
   }
 
   /// MPI takes a few microseconds to look at its sockets, and then one fragment of 128 KiB from each. So it is
@@ -190,7 +181,7 @@ class Mpi final : public Communicator {
   }
 
   void finish(int prepared) override {
-    Prepared& p = prepared_[at(prepared)];
+    MpiTransfer& p = prepared_[at(prepared)];
     if (p.network.empty()) {
       attend([&] { return p.shared.has_opened(); }, [&] { look_for_members(p); });
       check(p.shared.open(vigil_));
@@ -198,11 +189,7 @@ class Mpi final : public Communicator {
       started_.erase(prepared);
     } else {
       attend([&] { return !started_.contains(prepared); }, [&] { look_for_members(p); });
-      for (std::size_t i = 0; i < p.network.size(); ++i) {
-        SharedPart& part = p.shared.parts()[i];
-        if (!part.reduce) work(part);
-        p.network[i].finish(part);
-      }
+      p.finish();
       if (p.receives_for_others) take_from_others(p);
       p.shared.leave();
     }
@@ -243,7 +230,7 @@ class Mpi final : public Communicator {
   }
 
   void advance_all() {
-    started_.move_on([&](int prepared) { return advance(prepared_[at(prepared)]); });
+    started_.move_on([&](int prepared) { return prepared_[at(prepared)].advance(); });
   }
 
   /// Waits, if there are other hosts, and looks after messages meanwhile. They move only while MPI is called, and even
@@ -271,13 +258,10 @@ class Mpi final : public Communicator {
   }
 
   /// Of a transfer on its way: those of this host that have not come, or, once they have, what is left of both kinds.
-  void look_for_members(const Prepared& p) {
+  void look_for_members(const MpiTransfer& p) {
     std::vector<int>& missing = vigil_.missing();
     p.shared.add_missing(missing, &Meeting::Rounds::started);
-    std::vector<int> others;
-    if (missing.empty())
-      for (const NetworkTransfer& t : p.network) t.add_missing(others);
-    for (int q : others) missing.push_back(p.ranks[at(q)]);
+    if (missing.empty()) p.add_missing_elsewhere(missing);
     if (missing.empty()) p.shared.add_missing(missing, &Meeting::Rounds::done);
     std::ranges::sort(missing);
     missing.erase(std::ranges::unique(missing).begin(), missing.end());
@@ -285,7 +269,7 @@ class Mpi final : public Communicator {
   }
 
   /// What has come for this rank lies in the results of others, once they have said so.
-  void take_from_others(Prepared& p) {
+  void take_from_others(MpiTransfer& p) {
     p.shared.receive();
     const auto look = [&] {
       p.shared.add_missing(vigil_.missing(), &Meeting::Rounds::received);
@@ -293,20 +277,7 @@ class Mpi final : public Communicator {
     };
     attend([&] { return p.shared.have_received(); }, look);
     check(p.shared.wait_for_received(vigil_));
-    for (std::size_t i = 0; i < p.network.size(); ++i) p.network[i].take_from_others(p.shared.parts()[i]);
-  }
-
-  /// Goes on as far as possible; true if only `finish` is left.
-  static bool advance(Prepared& p) {
-    const bool has_opened = p.shared.has_opened();
-    if (p.network.empty()) {
-      if (has_opened) p.shared.work();
-      return has_opened;
-    }
-    bool is_done = has_opened;
-    for (std::size_t i = 0; i < p.network.size(); ++i)
-      is_done = p.network[i].advance(p.shared.parts()[i], has_opened) && is_done;
-    return is_done;
+    p.take_from_others();
   }
 
   /// Of values by rank on this host: by rank among all, null for other hosts.
@@ -399,7 +370,7 @@ class Mpi final : public Communicator {
   std::map<std::vector<int>, Network> networks_;
   Group* everyone_here_ = nullptr;
   MessageBuffers buffers_;
-  std::deque<Prepared> prepared_;  // a deque, because requests of MPI point into it
+  std::deque<MpiTransfer> prepared_;  // a deque, because requests of MPI point into it
   std::chrono::steady_clock::time_point last_progress_;
   Started started_;  // of which something is left to do before they are finished
 };
