@@ -74,7 +74,8 @@ class Search {
             trials_.seconds(),
             trials_.bytes(),
             trials_.memory(),
-            bound};
+            bound,
+            looked()};
   }
 
  private:
@@ -97,7 +98,7 @@ class Search {
       const Open next = open_.top();
       open_.pop();
       look_at(next);
-      doing_.tell(0, [&] { return compared() + trials_.best_text(); });
+      doing_.tell(0, [&] { return looked().text() + trials_.best_text(); });
       if (forecasts_->forecasts() - best_forecast_at_ > kin_ * most_idle_forecasts &&
           prospects_.try_best_forecast())
         break;
@@ -261,10 +262,10 @@ class Search {
     }
     Plan out = *trials_.best();
     out.search = "auto";
-    out.compared = compared();
+    out.compared.clear();
     if (is_cut_short_) {
       out.status = name_of(SearchStatus::timeout);
-      out.compared += fmt::format("; --search-time {} ended it", *request_.options.most_seconds);
+      out.compared = fmt::format("; --search-time {} ended it", *request_.options.most_seconds);
     }
     out.log = record_.log();
     return out;
@@ -316,9 +317,8 @@ class Search {
     return s;
   }
 
-  std::string compared() const {
-    return fmt::format("{} structures looked at, {} forecast, {} simulated", count_, forecasts_->forecasts(),
-                       trials_.count());
+  Looked looked() const {
+    return {count_, static_cast<std::size_t>(forecasts_->forecasts()), trials_.count()};
   }
 
   std::string conflict_text(const OpenStep& open) const {

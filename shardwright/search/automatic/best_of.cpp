@@ -7,6 +7,8 @@
 #include <span>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "shardwright/annotations/context_split.h"
 #include "shardwright/search/automatic/stock.h"
 #include "shardwright/search/automatic/trials.h"
@@ -55,6 +57,7 @@ class BestOf {
         cap_(static_cast<double>(request.options.memory_cap.value_or(usable_bytes(*request.cluster)))),
         best_(run(tables_, misses_, request, std::numeric_limits<double>::infinity())),
         bound_(best_.bound),
+        looked_(best_.looked),
         asked_(request) {}
 
   Plan plan() {
@@ -64,6 +67,7 @@ class BestOf {
       if (!is_quick() || !best_.fits || memory_costs_time()) try_offloads();
       if (best_.fits && best_.plan.settings.offload.is_on()) try_smaller_shares();
     }
+    best_.plan.compared = looked_.text() + best_.plan.compared;
     if (bound_ && *bound_ <= best_.seconds) tell_bound(best_.plan, request_, *bound_, best_.seconds);
     if (request_.stock) request_.stock->tried = std::move(best_.tried);
     return std::move(best_.plan);
@@ -81,6 +85,7 @@ class BestOf {
     for (int i = 0; i < most_limits && is_quick() && best_.fits && !is_late(); ++i) try {
         asked.options.memory_cap = bytes - 1;
         Found other = run_(tables_, misses_, asked, best_.seconds);
+        looked_.add_again(other.looked);
         if (!other.fits) break;
         bytes = other.bytes;
         take_if_better(std::move(other));
@@ -116,6 +121,7 @@ class BestOf {
     asked.constraints.degrees.set("cp", parts);
     Misses misses;  // those with whole sequences err otherwise
     Found other = run_(tables_, misses, asked, best_.fits ? best_.seconds : most_seconds);
+    looked_.add(other.looked);
     if (const auto least = least_of(other, misses); bound_ && least) bound_ = std::min(*bound_, *least);
     const bool is_taken = is_better(other);
     for (Tried& t : is_taken ? best_.tried : other.tried)
@@ -292,6 +298,7 @@ class BestOf {
     asked.options.host_cap = usable_host_bytes(*request_.cluster);
     Misses misses;  // those with all on the devices err otherwise
     Found other = run_(tables_, misses, asked, best_.fits ? best_.seconds : most_seconds);
+    looked_.add_again(other.looked);
     if (!is_better(other)) return false;
     bound_ = bound_with_host_;
     take(std::move(other));
@@ -308,10 +315,15 @@ class BestOf {
   Found best_;
   std::optional<double> bound_;            // seconds that no plan undercuts
   std::optional<double> bound_with_host_;  // the same of plans with memory on the host, too
-  PlanRequest asked_;                      // with the parts of sequences that the best one has
+  Looked looked_;
+  PlanRequest asked_;  // with the parts of sequences that the best one has
 };
 
 }  // namespace
+
+std::string Looked::text() const {
+  return fmt::format("{} structures looked at, {} forecast, {} simulated", structures, forecasts, programs);
+}
 
 Plan best_of(const StepOf& step, const PlanRequest& request, const Run& run) {
   check_free(request);

@@ -2,9 +2,11 @@
 // host.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "shardwright/plan/plan.h"
@@ -14,8 +16,19 @@
 
 namespace shardwright::automatic {
 
+/// How much a search has looked at.
+struct Looked {
+  std::size_t structures = 0, forecasts = 0, programs = 0;
+
+  std::string text() const;
+  /// At the same structures, with less of them on the devices.
+  void add_again(const Looked& other) { forecasts += other.forecasts, programs += other.programs; }
+  /// At others.
+  void add(const Looked& other) { structures += other.structures, add_again(other); }
+};
+
 struct Found {
-  Plan plan;
+  Plan plan;  // of what was looked at it only tells how that ended
   std::vector<Tried> tried;
   bool fits = false;
   double seconds = 0;
@@ -23,6 +36,7 @@ struct Found {
   BytesByKind memory = {};  // the same by kind
   std::optional<double> bound =
       {};  // seconds: no plan that was asked for takes less; not known with a `worth`
+  Looked looked = {};
 };
 /// Of structures that may take less than `worth` seconds; takes and leaves what programs took beside forecasts. Throws: Infeasible if
 /// nothing can be split.
