@@ -114,6 +114,7 @@ GraphStep::GraphStep(std::vector<PlannedNetwork> sizes, std::vector<std::string>
 void GraphStep::restart() {
   Session next = start_(prepared_again(session_), session_options_);
   next.take_over(session_);
+  next.set_next_step(session_.next_step());
   sessions_ = SessionsBySize(next, sessions_.prepared_again(), start_, session_options_);
   session_ = std::move(next);
 }

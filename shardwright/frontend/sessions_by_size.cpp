@@ -51,8 +51,9 @@ std::vector<Tensor> SessionsBySize::step(Session& first, const std::map<std::str
   const std::size_t i = of(batch);
   if (i == 0) return first.step(batch);
   others_[i - 1].set_next_step(first.next_step());
+  std::vector<Tensor> out = others_[i - 1].step(batch);
   first.set_next_step(first.next_step() + 1);
-  return others_[i - 1].step(batch);
+  return out;
 }
 
 std::vector<Prepared> SessionsBySize::prepared_again() const {

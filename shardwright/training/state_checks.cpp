@@ -43,11 +43,15 @@ void StateChecks::lost(const std::string& own) const {
   throw Error(own, ErrorKind::timeout);
 }
 
-std::vector<Tensor> StateChecks::twice(std::int64_t step, const std::function<std::vector<Tensor>()>& run) {
+std::vector<Tensor> StateChecks::twice(std::int64_t step, bool is_recorded,
+                                       const std::function<std::vector<Tensor>()>& run) {
   const Session::Snapshot before = session_.snapshot();
+  session_.record(false);
   const std::vector<Tensor> first = run();
   const auto sums = session_.checksums();
   session_.restore(before);
+  session_.record(is_recorded);
+  session_.set_next_step(step);
   std::vector<Tensor> second = run();
   std::string own = difference_of(session_, sums, session_.checksums());
   if (own.empty() && !are_same(first, second))

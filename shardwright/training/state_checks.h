@@ -18,9 +18,10 @@ class StateChecks {
 
   /// Whether anything is looked at behind the step.
   bool looks_at(std::int64_t step) const;
-  /// `run` twice, from the same state; all that comes of it is that of the second time.
+  /// `run` twice, from the same state; all that comes of it is that of the second time, which alone `is_recorded`.
   /// Throws: Error of kind timeout if the two differ, which says on which rank and in what.
-  std::vector<Tensor> twice(std::int64_t step, const std::function<std::vector<Tensor>()>& run);
+  std::vector<Tensor> twice(std::int64_t step, bool is_recorded,
+                            const std::function<std::vector<Tensor>()>& run);
   /// Throws: Error of kind timeout if replicas differ, which names the value and ranks.
   StateChecked look(std::int64_t step) const;
 

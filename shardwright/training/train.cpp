@@ -45,7 +45,8 @@ class Loop {
         out.by = *by == EndedBy::steps && !out.has_run() ? EndedBy::none_left : *by;
         break;
       }
-      session_.record(is_recorded(out.steps, first, options_.length.steps, options_.recording));
+      is_recorded_ = is_recorded(out.steps, first, options_.length.steps, options_.recording);
+      session_.record(is_recorded_);
       tell(StepBegins{out.steps});
       step(out.steps);
       state_.step = ++out.steps;
@@ -97,11 +98,11 @@ class Loop {
     const auto start = Clock::now();
     const bool is_checked = checks_->looks_at(step);
     const auto run = [&] { return outputs_of(batch, step); };
-    StepDone done{
-        .step = step,
-        .told =
-            told_by(session_, is_checked && options_.deterministic_check ? checks_->twice(step, run) : run()),
-        .tokens = options_.tokens};
+    StepDone done{.step = step,
+                  .told = told_by(session_, is_checked && options_.deterministic_check
+                                                ? checks_->twice(step, is_recorded_, run)
+                                                : run()),
+                  .tokens = options_.tokens};
     if (!std::isfinite(done.told.loss) && !std::exchange(has_warned_, true))
       tell(LossNotFinite{step, done.told.loss, infinity_in(batch),
                          options_.step ? std::nullopt : session_.odd_value()});
@@ -126,6 +127,7 @@ class Loop {
   std::optional<StateChecks> checks_;
   SpikeWatch spikes_;
   bool has_warned_ = false;
+  bool is_recorded_ = false;  // the step
   bool is_asked_to_end_ = false;
 };
 

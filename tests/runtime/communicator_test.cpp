@@ -289,6 +289,23 @@ TEST(CommunicatorContract, many_may_be_started_before_the_first_is_finished) {
   });
 }
 
+/// Between hosts what is large crosses in parts.
+TEST(CommunicatorContract, what_is_large_arrives_whole) {
+  on_each_rank(4, [](Communicator& self) {
+    const Mixed set(self, 300'001);
+    std::vector<int> prepared;
+    for (const BoundTransfer& t : set.all) prepared.push_back(self.prepare({&t, 1}));
+    for (int round = 0; round < 2; ++round) {
+      set.fill(round);
+      for (int t : {0, 1}) self.start(prepared[static_cast<std::size_t>(t)]);
+      for (int t : {1, 0}) self.finish(prepared[static_cast<std::size_t>(t)]);
+      set.expect_sum_and_gathered(round);
+      self.run(prepared[2]);
+      set.expect_scattered(round);
+    }
+  });
+}
+
 TEST(CommunicatorContract, transfers_finish_in_another_order_than_they_started) {
   on_each_rank(4, [](Communicator& self) {
     const Mixed set(self, 700), other(self, 5);

@@ -77,7 +77,7 @@ TEST(StateChecks, a_step_that_gives_the_same_twice_changes_nothing_else) {
   EXPECT_TRUE(checks.looks_at(3));
   EXPECT_FALSE(checks.looks_at(4));
   once.step();
-  const auto told = checks.twice(3, [&] { return twice.step(); });
+  const auto told = checks.twice(3, false, [&] { return twice.step(); });
   EXPECT_FALSE(told.empty());
   EXPECT_EQ(once.session->checksums(), twice.session->checksums());
 }
@@ -88,7 +88,7 @@ TEST(StateChecks, a_machine_that_computes_otherwise_the_second_time_is_named) {
   StateChecks checks(*run.session, options, 0);
   int times = 0;
   const std::string why = message_of([&] {
-    checks.twice(7, [&] {
+    checks.twice(7, false, [&] {
       auto out = run.step();
       if (++times == 2) run.flip(1, "dense2.bias");
       return out;

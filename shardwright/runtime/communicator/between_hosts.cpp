@@ -14,6 +14,9 @@ constexpr std::int64_t most_of_box = 1 << 20;
 /// Between more than two hosts all adders send each other so much: it is on its way for less time than a message takes anyway.
 constexpr std::int64_t most_for_all = 8 << 10;
 
+/// Boxes of which MPI is asked at once whether they have come.
+constexpr int most_asked = 4;
+
 /// The one of the members of a host that looks after the `index`-th of many.
 int one_of(const std::vector<int>& there, std::size_t index) { return there[index % there.size()]; }
 
@@ -46,7 +49,8 @@ std::vector<NetworkBox> boxes_of(const MembersByHost& by_host, std::int64_t coun
     for (std::int64_t i = 0; i < parts; ++i) {
       const Range part = cut(elements, parts, i);
       box.box = flat({share.begin + part.begin, share.begin + part.end});
-      box.number = static_cast<int>(out.size());
+      // Two members that are adders for several boxes are those of one share alone, but where all add.
+      box.number = is_for_all ? static_cast<int>(out.size()) : static_cast<int>(i);
       if (part.end > part.begin) out.push_back(box);
     }
   }
@@ -57,7 +61,7 @@ std::vector<NetworkBox> boxes_of(const MembersByHost& by_host, std::int64_t coun
 std::vector<NetworkBox> boxes_of_reduce_scatter(const Network& network, const MembersByHost& by_host,
                                                 Messages& messages, const Piece& own) {
   const auto adders_of = [&](int wanting) {
-    NetworkBox out{.one = by_host.host_of[at(wanting)], .number = wanting};
+    NetworkBox out{.one = by_host.host_of[at(wanting)]};
     for (const auto& there : by_host.members) out.adders.push_back(one_of(there, at(wanting)));
     out.adders[*out.one] = wanting;
     return out;
@@ -246,7 +250,9 @@ NetworkTransfer::NetworkTransfer(Network& network, MessageBuffers& buffers, cons
   const bool is_all_reduce = t.kind == StepKind::all_reduce;
   std::vector<NetworkBox> boxes;
   if (is_all_reduce) boxes = boxes_of(by_host, part.count, part.element_bytes);
-  Messages messages(network, static_cast<int>(is_all_reduce ? boxes.size() : t.group.size()));
+  int numbers = 1;
+  for (const NetworkBox& box : boxes) numbers = std::max(numbers, box.number + 1);
+  Messages messages(network, numbers);
   if (!is_all_reduce) boxes = boxes_of_reduce_scatter(network, by_host, messages, t.pieces.front());
   for (NetworkBox& box : boxes)
     if (box.adders[by_host.own] == network.self)
@@ -260,7 +266,14 @@ void NetworkTransfer::start(const SharedPart& part) {
 
 bool NetworkTransfer::advance(SharedPart& part, bool has_opened) {
   bool is_done = !move_ || move_->advance();
-  for (NetworkSum& sum : sums_) is_done = sum.advance(part, has_opened) && is_done;
+  int waits = 0;  // boxes come about in their order, and to ask MPI of each takes time
+  for (NetworkSum& sum : sums_) {
+    if (sum.is_done() || (waits >= most_asked && !(sum.is_opening() && has_opened))) {
+      is_done = is_done && sum.is_done();
+      continue;
+    }
+    if (!sum.advance(part, has_opened)) is_done = false, ++waits;
+  }
   return is_done;
 }
 

@@ -67,6 +67,9 @@ class NetworkSum {
              std::size_t element_bytes);
 
   void start();
+  bool is_done() const { return stage_ == Stage::done; }
+  /// Its host's operands have not been reduced yet.
+  bool is_opening() const { return stage_ == Stage::opening; }
   /// As that of NetworkTransfer.
   bool advance(SharedPart& part, bool has_opened);
   void add_missing(std::vector<int>& out) const { messages_.add_missing(out); }

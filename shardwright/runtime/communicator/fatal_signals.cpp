@@ -1,6 +1,8 @@
 // The handler stores to memory and makes system calls, nothing else.
 #include "shardwright/runtime/communicator/fatal_signals.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <csignal>
 
@@ -16,7 +18,7 @@ std::atomic<HostSigns*> told{nullptr};
 std::array<struct sigaction, NSIG> before;
 
 void handle(int signal) {
-  if (Presence* const own = shown) {
+  if (Presence* const own = shown; own && own->process == ::getpid()) {  // not a child that shares the memory
     own->signal = static_cast<std::int8_t>(signal);
     if (HostSigns* const signs = told) signs->send(*own, {});
   }

@@ -1,6 +1,7 @@
 #include "shardwright/runtime/communicator/heartbeat.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -127,15 +128,30 @@ void Heartbeat::join() {
   show_fatal_signals(shown, signs_.get());
 }
 
+/// As long as a rank may do one thing: the first may write a checkpoint, but what waits for one that has left waits for ever.
+bool Heartbeat::wait_for_all_to_leave() {
+  constexpr int timeouts = 10;
+  const std::int64_t until = machine_time() + timeouts * timeout_.count();
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibarrier(MPI_COMM_WORLD, &request);
+  for (int tries = 0; machine_time() < until; ++tries) {
+    int all = 0;
+    MPI_Test(&request, &all, MPI_STATUS_IGNORE);
+    if (all) return true;
+    tries < 1000 ? static_cast<void>(sched_yield()) : std::this_thread::sleep_for(milliseconds(1));
+  }
+  return false;
+}
+
 void Heartbeat::leave() {
+  const bool all_come = wait_for_all_to_leave();  // until then who goes is lost
   show_fatal_signals(nullptr, nullptr);
-  MPI_Barrier(MPI_COMM_WORLD);  // until then who goes is lost
   {
     const std::lock_guard lock(mutex_);
     is_leaving_ = true;
     deaths_.clear();
   }
-  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Barrier(all_come ? MPI_COMM_WORLD : shared_->host);
   {
     const std::lock_guard lock(mutex_);
     signs_.reset();
@@ -280,7 +296,9 @@ void Heartbeat::hear() {
   std::vector<int> firsts{here_.front()};
   for (int r = 0; r < static_cast<int>(ranks_.size()); ++r)
     if (signs_->first_of(r) == r && r < here_.front()) firsts.push_back(r);
-  const auto turn = static_cast<int>(firsts.size()) - 1 + (here_.front() == self_ ? 0 : 1);
+  constexpr int most_turns = 10;
+  const auto turn =
+      std::min(most_turns, static_cast<int>(firsts.size()) - 1 + (here_.front() == self_ ? 0 : 1));
   if (turn > 0) std::this_thread::sleep_for(turn * milliseconds(60));
   for (int r : gone) lost(r);
 }

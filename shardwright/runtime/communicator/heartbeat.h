@@ -100,6 +100,8 @@ class Heartbeat {
   Presence& first_here() const;
   [[noreturn]] void end(const std::string& why);
   void see(std::vector<Presence*> ranks);
+  /// Whether they have come.
+  bool wait_for_all_to_leave();
 
   struct Shared;  // with the processes of this host
   struct Work;    // that this process was seen to do

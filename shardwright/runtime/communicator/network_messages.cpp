@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "shardwright/base/error.h"
 #include "shardwright/base/index.h"
 
 namespace shardwright {
@@ -74,7 +75,13 @@ void MessageBuffers::give_back(std::vector<std::byte>& buffer) {
 }
 
 Messages::Messages(Network& network, int numbers)
-    : members_(network.members), first_(std::exchange(network.prepared, network.prepared + numbers)) {}
+    : members_(network.members), first_(std::exchange(network.prepared, network.prepared + numbers)) {
+  const int* most = nullptr;
+  int is_known = 0;
+  MPI_Comm_get_attr(members_, MPI_TAG_UB, static_cast<void*>(&most), &is_known);
+  if (is_known && network.prepared > *most / kinds)
+    throw error("a group of {} ranks has more transfers than MPI has tags ({})", network.hosts.size(), *most);
+}
 
 int Messages::tag(MessageKind kind, int number) const {
   return kinds * (first_ + number) + static_cast<int>(kind);
