@@ -238,8 +238,11 @@ def plan(row, instead):
     keys, cp = {"dp": row["dp"], "tp": row["tp"]}, row.get("cp") or 1
     if cp > 1:
         keys.update(cp=cp, context=CONTEXTS[row.get("cp_comm") or "p2p"])
-    if (row.get("ep") or 1) > 1 or (row.get("etp") or row["tp"]) != row["tp"]:
-        keys.update(ep=row.get("ep") or 1, etp=row.get("etp") or row["tp"])
+    ep, etp = row.get("ep") or 1, row.get("etp")
+    if not etp:  # Megatron's is tp's, and recipes of what does not go round set 1
+        etp = row["tp"] if row["dp"] * cp * row["tp"] % (ep * row["tp"]) == 0 else 1
+    if ep > 1 or etp != row["tp"]:
+        keys.update(ep=ep, etp=etp)
     stages(row, keys, instead)
     keys.update(micro_batch=row["micro_batch"], global_batch=row["global_batch"])
     keys["zero"] = (row.get("zero_stage") or 0) if row["dp"] * cp > 1 else 0
