@@ -171,7 +171,7 @@ class Case:
         r, late = self.rank, self.o.timeout + 2
         # Where a rank of its own host dies, mpirun sleeps before it shows what others say, who have said it after half a second;
         # a rank beside says it sooner.
-        soon = 3 if self.hosts and self.hosts.ranks == 1 and r == 0 else 2
+        soon = 2.5 if self.hosts and self.hosts.ranks == 1 and r == 0 else 2
         place = r"(, last at step \d+, .*)?"
         lost = {75} if not self.hosts else {75, 134, 137, 139}  # mpirun's own is that of the first that ended
         if self.kind == "link" or self.kind == "host":

@@ -20,6 +20,20 @@ constexpr int most_asked = 4;
 /// The one of the members of a host that looks after the `index`-th of many.
 int one_of(const std::vector<int>& there, std::size_t index) { return there[index % there.size()]; }
 
+/// By host, of the `index`-th share.
+std::vector<int> adders_of(const MembersByHost& by_host, std::size_t index) {
+  std::vector<int> out;
+  for (const auto& there : by_host.members) out.push_back(one_of(there, index));
+  return out;
+}
+
+/// That one member, which has the `index`-th share, gets the sums of.
+NetworkBox box_of(const MembersByHost& by_host, std::size_t index) {
+  NetworkBox out{.adders = adders_of(by_host, index), .one = by_host.host_of[index]};
+  out.adders[*out.one] = static_cast<int>(index);
+  return out;
+}
+
 Piece flat(const Range& elements) {
   return {.from_offset = elements.begin,
           .to_offset = elements.begin,
@@ -38,12 +52,7 @@ std::vector<NetworkBox> boxes_of(const MembersByHost& by_host, std::int64_t coun
   const std::size_t shares = is_for_all ? most : by_host.host_of.size();
   std::vector<NetworkBox> out;
   for (std::size_t s = 0; s < shares; ++s) {
-    NetworkBox box;
-    for (const auto& there : by_host.members) box.adders.push_back(one_of(there, s));
-    if (!is_for_all) {
-      box.one = by_host.host_of[s];
-      box.adders[*box.one] = static_cast<int>(s);
-    }
+    NetworkBox box = is_for_all ? NetworkBox{.adders = adders_of(by_host, s)} : box_of(by_host, s);
     const Range share = cut(count, static_cast<std::int64_t>(shares), static_cast<std::int64_t>(s));
     const std::int64_t elements = share.end - share.begin, parts = (elements * bytes - 1) / most_of_box + 1;
     for (std::int64_t i = 0; i < parts; ++i) {
@@ -60,23 +69,17 @@ std::vector<NetworkBox> boxes_of(const MembersByHost& by_host, std::int64_t coun
 /// Those that this rank takes part in: its own, and those of members elsewhere that it reduces here.
 std::vector<NetworkBox> boxes_of_reduce_scatter(const Network& network, const MembersByHost& by_host,
                                                 Messages& messages, const Piece& own) {
-  const auto adders_of = [&](int wanting) {
-    NetworkBox out{.one = by_host.host_of[at(wanting)]};
-    for (const auto& there : by_host.members) out.adders.push_back(one_of(there, at(wanting)));
-    out.adders[*out.one] = wanting;
-    return out;
-  };
-  std::vector<NetworkBox> out{adders_of(network.self)};
+  std::vector<NetworkBox> out{box_of(by_host, at(network.self))};
   out.front().box = own;
   std::vector<std::pair<int, std::vector<Piece>>> asked;
   for (const int adder : out.front().adders)
     if (adder != network.self) asked.emplace_back(adder, std::vector<Piece>{own});
   std::vector<int> wanting;
   for (int q = 0; q < static_cast<int>(network.hosts.size()); ++q)
-    if (!network.is_here(q) && adders_of(q).adders[by_host.own] == network.self) wanting.push_back(q);
+    if (!network.is_here(q) && adders_of(by_host, at(q))[by_host.own] == network.self) wanting.push_back(q);
   const std::vector<std::vector<Piece>> boxes = messages.exchange(asked, wanting);
   for (std::size_t i = 0; i < wanting.size(); ++i) {
-    out.push_back(adders_of(wanting[i]));
+    out.push_back(box_of(by_host, at(wanting[i])));
     out.back().box = boxes[i].front();
   }
   return out;
