@@ -218,6 +218,8 @@ Json outputs_json(const Pipeline& pipeline) {
                                         : is_scalar            ? "mean"
                                                                : "side by side"}});
   }
+  for (const OutputInOrder& o : pipeline.in_order)
+    out[at(o.output)]["in_order"] = {{"dim", o.dim}, {"blocks", o.blocks}};
   return out;
 }
 

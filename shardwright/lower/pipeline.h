@@ -5,6 +5,7 @@
 // which order, follows from this.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <vector>
 
@@ -33,10 +34,18 @@ struct PlacedCrossing {
   Phase phase = Phase::forward;  // in which it is received
 };
 
+/// An output whose sequence stands in blocks (lower/sequence_order.h): who hands it out puts it back.
+struct OutputInOrder {
+  int output = 0;
+  int dim = 0;
+  std::int64_t blocks = 2;
+};
+
 struct Pipeline {
   std::vector<Program> stages;  // of an interleaved schedule, one for each chunk
   std::vector<PlacedCrossing> crossings;
   std::vector<StagedGraph::Output> outputs;
+  std::vector<OutputInOrder> in_order;
   Pipelining pipelining;
 
   Pipeline() = default;

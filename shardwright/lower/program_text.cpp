@@ -6,6 +6,7 @@
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
 #include "shardwright/graph/text.h"
+#include "shardwright/lower/lines_behind.h"
 
 namespace shardwright {
 namespace {
@@ -22,11 +23,6 @@ int parse_count(Scanner& in, std::string_view what, int most) {
   if (count < 1 || count > most) throw error("{} {}s: should be from 1 to {}", count, what, most);
   in.expect(count_text(static_cast<int>(count), what).substr(std::to_string(count).size() + 1));
   return static_cast<int>(count);
-}
-
-std::string value_name(Scanner& in) {
-  in.expect("%");
-  return in.name("a value");
 }
 
 /// `4 micro-batches`, `4 micro-batches in 2 parts`.
@@ -55,13 +51,14 @@ class Parser {
     const int wanted = is_pipeline_ ? out_.pipelining.parts() : 1;
     if (out_.stage_count() != wanted)
       throw error("{} stand here but the pipeline has {}", count_text(out_.stage_count(), "program"), wanted);
-    if (!is_pipeline_ && !strings_.empty())
-      throw error("line {}: '{}' is of a pipeline; write 'pipeline' in the first line",
-                  strings_.front().first + 1, strings_.front().second);
-    if (!is_pipeline_) return Pipeline(std::move(out_.stages.front()));
-    for (const auto& [line, text] : strings_) {
+    if (!is_pipeline_) out_ = Pipeline(std::move(out_.stages.front()));
+    for (const auto& [line, text] : behind_) {
       number_ = line;
-      in_this_line([&] { parse_string(text); });
+      in_this_line([&] {
+        if (!is_pipeline_ && !text.starts_with("in order"))
+          throw error("'{}' is of a pipeline; write 'pipeline' in the first line", text);
+        parse_line_behind(out_, text);
+      });
     }
     return std::move(out_);
   }
@@ -92,8 +89,8 @@ class Parser {
       parse_host(in);
     else if (in.peek("buffer"))
       return buffers_.emplace_back(number_, line), void();
-    else if (in.peek("crossing") || in.peek("hand"))
-      return strings_.emplace_back(number_, line), void();
+    else if (in.peek("crossing") || in.peek("hand") || in.peek("in order"))
+      return behind_.emplace_back(number_, line), void();
     else
       return add_graph_line(line);
     if (!in.at_end()) in.fail("the end of the line");
@@ -266,47 +263,6 @@ class Parser {
     program_.buffers.push_back(b);
   }
 
-  const Graph& graph_of_stage(Scanner& in) {
-    in.expect("of");
-    in.expect("stage");
-    stage_ = static_cast<int>(in.integer("a stage"));
-    if (stage_ < 0 || stage_ >= out_.stage_count())
-      throw error("there is no stage {} but 0 to {}", stage_, out_.stage_count() - 1);
-    return out_.stage(stage_).graph;
-  }
-
-  /// The index in `list` of the value called `name`.
-  static int index_in(const std::vector<ValueId>& list, const Graph& graph, const std::string& name,
-                      std::string_view what) {
-    const auto found = std::ranges::find(list, graph.find(name));
-    if (found == list.end()) throw error("%{} is not {}", name, what);
-    return static_cast<int>(found - list.begin());
-  }
-
-  void parse_string(std::string_view line) {
-    Scanner in(line, "pipeline");
-    if (in.accept("hand")) {
-      in.expect("out");
-      const std::string name = value_name(in);
-      const Graph& graph = graph_of_stage(in);
-      out_.outputs.push_back({stage_, index_in(graph.outputs, graph, name, "an output")});
-    } else {
-      in.expect("crossing");
-      const std::string sent = value_name(in);
-      const Graph& giver = graph_of_stage(in);
-      const int from = stage_;
-      const int send = index_in(giver.sends, giver, sent, "sent");
-      in.expect("to");
-      const std::string receive = value_name(in);
-      const Graph& taker = graph_of_stage(in);
-      const ValueId received = taker.find(receive);
-      if (taker.node(taker.value(received).producer).op->kind != OpKind::receive)
-        throw error("%{} of stage {} is not received", receive, stage_);
-      out_.place(from, stage_, giver.sends[at(send)], received);
-    }
-    if (!in.at_end()) in.fail("the end of the line");
-  }
-
   struct NamedPart {
     std::size_t line = 0;
     int part = 1;
@@ -329,8 +285,7 @@ class Parser {
   std::vector<Early> early_;
   std::vector<NamedPart> named_parts_;
   std::vector<std::pair<std::size_t, std::string_view>> buffers_;
-  std::vector<std::pair<std::size_t, std::string_view>> strings_;  // what strings the stages together
-  int stage_ = 0;
+  std::vector<std::pair<std::size_t, std::string_view>> behind_;  // what is said behind the programs
 };
 
 std::string to_text(const Program& program, int number, const std::vector<ValueId>& values) {
@@ -375,18 +330,12 @@ std::string to_text(const Program& program) {
 std::string to_text(const Pipeline& pipeline) {
   const Pipelining& p = pipeline.pipelining;
   if (p == Pipelining{.micro_batches = p.micro_batches, .interleave = p.interleave})
-    return to_text(pipeline.stage(0));
+    return to_text(pipeline.stage(0)) + lines_behind(pipeline);
   std::string out = fmt::format("pipeline {}, {}, {}\n", count_text(p.stages, "stage"),
                                 micro_batches_text(p.micro_batches, p.interleave), to_text(p.schedule));
   for (int s = 0; s < pipeline.stage_count(); ++s)
     out += fmt::format("stage {}\n{}", s, to_text(pipeline.stage(s)));
-  for (const PlacedCrossing& c : pipeline.crossings)
-    out += fmt::format("crossing %{} of stage {} to %{} of stage {}\n",
-                       pipeline.stage(c.from).graph.value(c.sent).name, c.from,
-                       pipeline.stage(c.to).graph.value(c.received).name, c.to);
-  for (std::size_t i = 0; i < pipeline.outputs.size(); ++i)
-    out += fmt::format("hand out %{} of stage {}\n", pipeline.output_name(i), pipeline.outputs[i].stage);
-  return out;
+  return out + lines_behind(pipeline);
 }
 
 Pipeline parse_pipeline(std::string_view text) { return Parser(text).parse(); }

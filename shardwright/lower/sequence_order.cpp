@@ -42,8 +42,9 @@ class Minding {
     return out;
   }
 
-  bool minds(std::int64_t blocks) const {
-    if (std::ranges::any_of(graph_.outputs, [&](ValueId v) { return has_sequence(v); })) return true;
+  bool minds(std::int64_t blocks, OutputsOfTokens outputs) const {
+    const int most = outputs == OutputsOfTokens::brought_into_place ? 1 : 0;
+    if (std::ranges::any_of(graph_.outputs, [&](ValueId v) { return sequences_of(v) > most; })) return true;
     for (NodeId id : graph_.node_ids()) {
       const Node& node = graph_.node(id);
       if (node.phase != Phase::forward) break;
@@ -56,10 +57,7 @@ class Minding {
   }
 
  private:
-  bool has_sequence(ValueId v) const {
-    const auto& dims = dims_[at(v.index)];
-    return std::ranges::find(dims, true) != dims.end();
-  }
+  int sequences_of(ValueId v) const { return static_cast<int>(std::ranges::count(dims_[at(v.index)], true)); }
 
   bool minds(NodeId id, const Node& node) const {
     const Rule& rule = calls_.rule(id);
@@ -113,7 +111,7 @@ bool has_some_round(const Graph& graph) {
 
 }  // namespace
 
-std::int64_t sequence_order(std::span<const Graph* const> stages) {
+std::int64_t sequence_order(std::span<const Graph* const> stages, OutputsOfTokens outputs) {
   if (std::ranges::none_of(stages, [](const Graph* graph) { return has_some_round(*graph); })) return 0;
   std::vector<Minding> all;
   int parts = 0;
@@ -124,7 +122,8 @@ std::int64_t sequence_order(std::span<const Graph* const> stages) {
     parts = std::max(parts, own);
   }
   const std::int64_t blocks = 2 * parts;
-  if (parts == 0 || std::ranges::any_of(all, [&](const Minding& one) { return one.minds(blocks); })) return 0;
+  if (parts == 0 || std::ranges::any_of(all, [&](const Minding& one) { return one.minds(blocks, outputs); }))
+    return 0;
   return blocks;
 }
 

@@ -14,11 +14,17 @@
 
 namespace shardwright {
 
+/// Who reads what these stages hand out of each token.
+enum class OutputsOfTokens {
+  read_as_they_lie,    // so that the sequence stands as it is
+  brought_into_place,  // Pipeline::in_order
+};
+
 /// In how many blocks all of these stages of one network have their sequence; 0: it stands as it is. Forward operators have
 /// strategies.
-std::int64_t sequence_order(std::span<const Graph* const> stages);
+std::int64_t sequence_order(std::span<const Graph* const> stages, OutputsOfTokens outputs);
 
-/// Per value and dim, of the forward: dims of the sequence.
+/// Per value and dim, of the forward: dims of the sequence. An output has at most one where its sequence stands in blocks.
 std::vector<std::vector<bool>> dims_in_order(const Graph& graph);
 
 }  // namespace shardwright

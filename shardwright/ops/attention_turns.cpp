@@ -284,8 +284,8 @@ std::vector<ValueId> attention_grad_in_turns(Builder& builder, std::span<const V
   ValueId dq, dk, dv;
   std::vector<ValueId> away;  // of the turn before: on their way home while the next turn is computed
   const auto bring_home = [&](std::int64_t turn) {
-    const Attributes how{
-        {"pieces", pieces}, {"turn", turn}, {"to", turn + 1 == pieces ? stored : std::string()}};
+    Attributes how{{"pieces", pieces}, {"turn", turn}};
+    if (turn + 1 == pieces) how.set("to", stored);
     dk = builder.call("bring_home", {dk, away[0]}, how);
     dv = builder.call("bring_home", {dv, away[1]}, how);
   };

@@ -2,8 +2,6 @@
 //
 //   y[.., i, ..] = x[.., place(i), ..] along dim `dim`, which stays whole
 
-#include <cstring>
-
 #include "shardwright/graph/builder.h"
 #include "shardwright/ops/dims.h"
 #include "shardwright/ops/sequence_order.h"
@@ -40,19 +38,8 @@ std::vector<ValueId> gradient(Gradient& g) {
 void kernel(const KernelCall& call) {
   const TensorView &x = call.operands[0], &y = call.results[0];
   const std::size_t dim = dim_of(call.attributes.integer("dim", 1), x.shape);
-  const std::int64_t blocks = call.attributes.integer("order", 0), size = x.shape[dim];
-  if (blocks > 0 && size % blocks) throw error("order={}: does not divide the {} here", blocks, size);
-  const bool is_inverse = call.attributes.flag("inverse");
-  std::int64_t row = static_cast<std::int64_t>(size_of(x.dtype)), count = 1;
-  for (std::size_t d = 0; d < x.shape.size(); ++d) (d < dim ? count : row) *= d == dim ? 1 : x.shape[d];
-  if (row == 0) return;  // of nothing
-  for (std::int64_t n = 0; n < count; ++n)
-    for (std::int64_t i = 0; i < size; ++i) {
-      const std::int64_t place = place_in_sequence(i, size, blocks), from = is_inverse ? i : place,
-                         to = is_inverse ? place : i;
-      std::memcpy(y.data + (n * size + to) * row, x.data + (n * size + from) * row,
-                  static_cast<std::size_t>(row));
-    }
+  bring_into_order(y.data, x.data, {x.dtype, x.shape}, dim, call.attributes.integer("order", 0),
+                   call.attributes.flag("inverse"));
 }
 
 }  // namespace

@@ -1,5 +1,9 @@
 #include "shardwright/passes/compile.h"
 
+#include <algorithm>
+#include <span>
+
+#include "shardwright/base/index.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/lower/offload.h"
 #include "shardwright/lower/recompute.h"
@@ -22,7 +26,8 @@ Program compile(PlannedGraph planned, const Cluster& cluster, const CompileOptio
   complete(graph, redistributor, planned.update_layouts);
   note_owners(graph);
   const Graph* const alone = &graph;
-  const std::int64_t order = options.order ? *options.order : sequence_order({&alone, 1});
+  const std::int64_t order =
+      options.order ? *options.order : sequence_order({&alone, 1}, OutputsOfTokens::read_as_they_lie);
   if (!planned.offload.operators.empty()) graph = with_hosted(std::move(graph), planned.offload);
   if (planned.recompute.is_on()) graph = with_recompute(graph, planned.recompute, redistributor);
   Program program = lower(graph, redistributor, order);
@@ -42,6 +47,21 @@ Program compile(PlannedGraph planned, const CompileOptions& options) {
   return compile(std::move(planned), cluster, options);
 }
 
+namespace {
+
+/// What is handed out of each token stands in `blocks`.
+void note_order(Pipeline& pipeline, std::span<const Graph* const> stages, std::int64_t blocks) {
+  for (std::size_t o = 0; o < pipeline.outputs.size(); ++o) {
+    const Graph& graph = *stages[at(pipeline.outputs[o].stage)];
+    const std::vector<bool> dims =
+        dims_in_order(graph)[at(graph.outputs[at(pipeline.outputs[o].index)].index)];
+    if (const auto dim = std::ranges::find(dims, true); dim != dims.end())
+      pipeline.in_order.push_back({static_cast<int>(o), static_cast<int>(dim - dims.begin()), blocks});
+  }
+}
+
+}  // namespace
+
 Pipeline compile_pipeline(const Graph& graph, const Plan& plan, const CompileOptions& options) {
   PlannedStages planned = apply(plan, graph);
   Pipeline out;
@@ -50,7 +70,8 @@ Pipeline compile_pipeline(const Graph& graph, const Plan& plan, const CompileOpt
   std::vector<const Graph*> graphs;
   for (const PlannedGraph& stage : planned.stages) graphs.push_back(&stage.graph);
   CompileOptions of_all = options;
-  of_all.order = sequence_order(graphs);
+  of_all.order = sequence_order(graphs, OutputsOfTokens::brought_into_place);
+  if (*of_all.order > 0) note_order(out, graphs, *of_all.order);
   for (std::size_t s = 0; s < plan.stages.size(); ++s) try {
       out.stages.push_back(compile(std::move(planned.stages[s]), plan.cluster_of(s), of_all));
     } catch (const Error& e) {

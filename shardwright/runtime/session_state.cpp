@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shardwright/base/index.h"
+#include "shardwright/ops/sequence_order.h"
 #include "shardwright/runtime/host_memory.h"
 
 namespace shardwright {
@@ -23,6 +24,19 @@ std::deque<Rank> ranks_of(const Pipeline& pipeline, StepTensors& tensors,
                     .clock = options.clock,
                     .memory = options.memory.empty() ? std::span<std::byte>() : options.memory[out.size()]});
   return out;
+}
+
+/// With what stands in the order that ranks share a sequence in where it is in the sequence.
+std::vector<Tensor> in_place(const Pipeline& pipeline, std::vector<Tensor> outputs) {
+  for (const OutputInOrder& o : pipeline.in_order) {
+    Tensor& stands = outputs[at(o.output)];
+    if (at(o.dim) >= stands.shape().size()) continue;  // nobody wants it
+    Tensor out(stands.type());
+    ops::bring_into_order(out.bytes().data(), stands.bytes().data(), stands.type(), at(o.dim), o.blocks,
+                          true);
+    stands = std::move(out);
+  }
+  return outputs;
 }
 
 }  // namespace
@@ -114,7 +128,7 @@ std::vector<Tensor> Session::State::step(const std::function<void()>& bind) {
     failed();
   }
   for (Rank& rank : ranks) rank.end_step();
-  return tensors.outputs;
+  return in_place(pipeline, tensors.outputs);
 }
 
 /// Places may come from a rank that is gone, or that has another step.

@@ -51,11 +51,15 @@ std::optional<Outcome> run_program(const TrainingRun& run, const Model& model, P
   const TrainingData data = training_data(model, 1, path, "", 7, notices);
   if (!path.empty())
     for (const auto& [name, value] : initial_parameters(model.graph, path)) session->set(name, value);
-  Outcome out{.losses = {}, .weights = {}, .statistics = session->statistics()};
+  Outcome out{.losses = {}, .weights = {}, .outputs = {}, .statistics = session->statistics()};
   const std::int64_t all = run.file.empty() ? 8 : SafetensorsFile::open(reference).type("loss").shape.front();
   const std::int64_t steps = run.steps ? run.steps : all;
-  for (std::int64_t step = 0; step < steps; ++step)
-    out.losses.push_back(to_doubles(session->step(data.batch(step))[0])[0]);
+  std::vector<Tensor> outputs;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    outputs = session->step(data.batch(step));
+    out.losses.push_back(to_doubles(outputs[0])[0]);
+  }
+  for (const Tensor& t : outputs) out.outputs.push_back(to_doubles(t));
   for (const Node& node : model.graph.nodes)
     if (node.op->kind == OpKind::parameter || is_state_of_module(model.graph, node)) {
       const std::string& name = model.graph.value(node.results[0]).name;

@@ -27,6 +27,7 @@ struct TrainingRun {
 struct Outcome {
   std::vector<double> losses;                          // of every step, before its update
   std::map<std::string, std::vector<double>> weights;  // and modules' states after the last step, by name
+  std::vector<std::vector<double>> outputs;            // of the last step, the loss first
   SessionStatistics statistics;
 };
 

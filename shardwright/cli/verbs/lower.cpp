@@ -141,6 +141,10 @@ int run(const Arguments& arguments, Terminal& terminal) {
                                   pipeline.first_rank(s) + pipeline.stage(s).rank_count() - 1);
     terminal.out << to_text(pipeline.stage(s).graph, {.layouts = false, .gradients = false});
   }
+  if (!is_full && !lists_steps)
+    for (const OutputInOrder& o : pipeline.in_order)
+      terminal.out << fmt::format("# handed out from {} blocks along dim {}: %{}\n", o.blocks, o.dim,
+                                  pipeline.output_name(static_cast<std::size_t>(o.output)));
   terminal.err << notices;
   return 0;
 }
