@@ -10,6 +10,7 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/lower/cheap_nodes.h"
+#include "shardwright/lower/spmd.h"
 #include "shardwright/ops/keep.h"
 #include "shardwright/plan/leaves.h"
 
@@ -74,7 +75,8 @@ class Decision {
     }
     const std::optional<Layout> form = communicated_form(v, base);
     if (form && region.options.communication) return base;
-    return form && !form->has_halo() ? form : std::nullopt;
+    if (!form || form->has_halo()) return std::nullopt;
+    return region.is_selective && is_gathered(v, base, *form) ? base : form;
   }
 
   const Rule& rule(NodeId id) const { return calls_.rule(id); }
@@ -135,6 +137,13 @@ class Decision {
           return layouts_of_node(user).operands[i];
     }
     return std::nullopt;
+  }
+
+  /// Kept as it is gathered it takes a part of each device's: a backward without recompute has only its own, too.
+  bool is_gathered(ValueId v, const Layout& from, const Layout& to) {
+    const Redistribution& way = redistributor_.find(from, to, graph_.value(v).type);
+    return std::ranges::any_of(
+        way.steps, [&](const Step& s) { return is_gathered_again(s, graph_.value(v).type, redistributor_); });
   }
 
   /// In selective regions what is not cheap is kept.

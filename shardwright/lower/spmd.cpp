@@ -148,14 +148,6 @@ class Lowering {
     return phase_ != Phase::backward || !copy.is_gathered_again;
   }
 
-  /// Of what the forward has gathered the backward finds the part that a rank had, unless it is so little that starting
-  /// takes longer than moving it. Weights are gathered again in any case, and what goes round does so again.
-  bool is_gathered_again(const Step& step, const Type& type) {
-    if (std::ranges::any_of(step.to.windows, &Window::goes_round)) return phase_ == Phase::forward;
-    return step.kind == StepKind::all_gather && phase_ == Phase::forward &&
-           redistributor_.find(step.from, step.to, type).seconds > 2 * redistributor_.latency(step);
-  }
-
   /// `logical` in `layout`, from whichever of its copies is nearest.
   ValueId obtain(ValueId logical, const Layout& layout) {
     const Type& type = graph_.value(logical).type;
@@ -180,7 +172,8 @@ class Lowering {
     const NodeId fresh{static_cast<int>(out_.nodes.size())};
     node.results = {add_value(logical, step.to, fresh, 0)};
     copies_[at(logical.index)].push_back(
-        {step.to, node.results.front(), phase_, is_gathered_again(step, graph_.value(logical).type)});
+        {step.to, node.results.front(), phase_,
+         phase_ == Phase::forward && is_gathered_again(step, graph_.value(logical).type, redistributor_)});
     const ValueId result = node.results.front();
     out_.nodes.push_back(std::move(node));
     return result;
@@ -202,6 +195,12 @@ class Lowering {
 };
 
 }  // namespace
+
+bool is_gathered_again(const Step& step, const Type& type, Redistributor& redistributor) {
+  if (std::ranges::any_of(step.to.windows, &Window::goes_round)) return true;
+  return step.kind == StepKind::all_gather &&
+         redistributor.find(step.from, step.to, type).seconds > 2 * redistributor.latency(step);
+}
 
 Program lower(const Graph& graph, Redistributor& redistributor, std::int64_t order) {
   require(graph.level == Level::planned, "a planned graph is lowered, not a {}", name_of(graph.level));

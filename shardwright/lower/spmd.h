@@ -12,6 +12,10 @@
 
 namespace shardwright {
 
+/// Of what the forward has gathered the backward finds the part that a rank had, unless it is so little that starting
+/// takes longer than moving it. Weights are gathered again in any case, and what goes round does so again.
+bool is_gathered_again(const Step& step, const Type& type, Redistributor& redistributor);
+
 /// Lowers a graph whose compute nodes all have strategies and whose leaves have layouts (plan/complete.h).
 /// A compute value with a layout of its own is brought into it before anybody uses it (out_strategy,
 /// outputs). `redistributor` must be made for `graph.meshes` with `even_only`. Throws: Error naming the node

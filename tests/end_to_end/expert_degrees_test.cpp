@@ -6,6 +6,8 @@
 #include <random>
 
 #include "shardwright/base/text.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/passes/compile.h"
 #include "shardwright/plan/set_words.h"
 #include "tests/support/draws.h"
 #include "tests/support/message_of.h"
@@ -99,6 +101,32 @@ TEST(EndToEndExpertsDrawn, have_the_losses_of_one_device) {
     testing::expect_same(have, want, {.losses = 1e-9, .weights = 1e-6});
   }
   EXPECT_GT(done, all / 3);
+}
+
+/// All that share experts see all rows; what is kept of them is each one's own.
+TEST(EndToEndExpertsRecomputed, keep_no_gathered_rows) {
+  const TrainingRun run{.model = "moe:layers=2,hidden=64,heads=4,ffn=64,experts=8,vocab=64,seq=64,batch=64",
+                        .optimizer = {.name = "sgd"}};
+  const Model made = testing::train_model(run);
+  std::array<std::int64_t, 2> arenas{};
+  for (const std::size_t i : {0U, 1U}) {
+    const Constraints said =
+        parse_constraints({"--set", fmt::format("dp=8,ep=8,recompute={}", i == 0 ? "none" : "selected")});
+    const Plan plan = make_plan(
+        made.graph,
+        {.devices = 8, .parallel = Parallel::semi_auto_parallel, .constraints = said, .is_set = true});
+    const Pipeline pipeline = compile_pipeline(made.graph, plan);
+    arenas[i] = pipeline.arena_bytes(0);
+    const Graph& graph = pipeline.stages.front().graph;
+    for (const Node& node : graph.nodes) {
+      const bool is_little =
+          graph.value(node.results[0]).type.bytes() < 1 << 17;  // gathering it takes longer
+      if (node.op->name != "keep" || is_little) continue;
+      EXPECT_NE(graph.node(graph.value(node.operands[0]).producer).op->step, StepKind::all_gather)
+          << graph.value(node.results[0]).name;
+    }
+  }
+  EXPECT_LE(arenas[1], arenas[0]);
 }
 
 TEST(EndToEndExpertsAsked, says_what_cannot_be) {
