@@ -38,7 +38,7 @@ std::vector<ValueId> gradient(Gradient& g) {
 void kernel(const KernelCall& call) {
   const TensorView &x = call.operands[0], &y = call.results[0];
   const std::size_t dim = dim_of(call.attributes.integer("dim", 1), x.shape);
-  bring_into_order(y.data, x.data, {x.dtype, x.shape}, dim, call.attributes.integer("order", 0),
+  bring_into_order(y.data, x.data, x.dtype, x.shape, dim, call.attributes.integer("order", 0),
                    call.attributes.flag("inverse"));
 }
 

@@ -28,12 +28,12 @@ inline void check_order(std::int64_t blocks, std::int64_t size) {
 }
 
 /// Brings the sequence along dim `dim` of `from` into the order of `blocks`, or with `is_inverse` back.
-inline void bring_into_order(std::byte* to, const std::byte* from, const Type& type, std::size_t dim,
-                             std::int64_t blocks, bool is_inverse) {
-  const std::int64_t size = type.shape[dim];
+inline void bring_into_order(std::byte* to, const std::byte* from, DType dtype, const Shape& shape,
+                             std::size_t dim, std::int64_t blocks, bool is_inverse) {
+  const std::int64_t size = shape[dim];
   if (blocks > 0 && size % blocks) throw error("order={}: does not divide the {} here", blocks, size);
-  std::int64_t row = static_cast<std::int64_t>(size_of(type.dtype)), count = 1;
-  for (std::size_t d = 0; d < type.shape.size(); ++d) (d < dim ? count : row) *= d == dim ? 1 : type.shape[d];
+  std::int64_t row = static_cast<std::int64_t>(size_of(dtype)), count = 1;
+  for (std::size_t d = 0; d < shape.size(); ++d) (d < dim ? count : row) *= d == dim ? 1 : shape[d];
   if (row == 0) return;  // of nothing
   for (std::int64_t n = 0; n < count; ++n)
     for (std::int64_t i = 0; i < size; ++i) {

@@ -32,8 +32,8 @@ std::vector<Tensor> in_place(const Pipeline& pipeline, std::vector<Tensor> outpu
     Tensor& stands = outputs[at(o.output)];
     if (at(o.dim) >= stands.shape().size()) continue;  // nobody wants it
     Tensor out(stands.type());
-    ops::bring_into_order(out.bytes().data(), stands.bytes().data(), stands.type(), at(o.dim), o.blocks,
-                          true);
+    ops::bring_into_order(out.bytes().data(), stands.bytes().data(), stands.dtype(), stands.shape(),
+                          at(o.dim), o.blocks, true);
     stands = std::move(out);
   }
   return outputs;
