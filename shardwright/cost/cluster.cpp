@@ -8,6 +8,7 @@
 #include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster_file.h"
+#include "shardwright/cost/mixed_cluster.h"
 
 namespace shardwright {
 namespace {
@@ -122,6 +123,8 @@ LinkLevel within(LinkLevel level, int devices) {
 Cluster Cluster::part(int first, int count) const {
   if (first < 0 || count < 1 || first > devices() - count)
     throw error("{} devices from {} on: cluster {} has {}", count, first, name, devices());
+  std::vector<Cluster> own = part_of_kinds(*this, first, count);
+  if (own.size() == 1) return std::move(own.front());
   // Blocks of the part that no border of the cluster's blocks of `block` devices cuts.
   const auto uncut = [&](int block) {
     const int border = block - first % block;  // the first one inside, then each `block` further on
@@ -136,6 +139,7 @@ Cluster Cluster::part(int first, int count) const {
     const int block = uncut(level.devices), inner = out.links.empty() ? 1 : out.links.back().devices;
     if (block > inner || (count == 1 && out.links.empty())) out.links.push_back(within(level, block));
   }
+  set_kinds(out, std::move(own));
   return out;
 }
 
@@ -152,6 +156,10 @@ int level_in(const Cluster& cluster, LinkLevel link) {
     return level == link;
   };
   const auto found = std::ranges::find_if(cluster.links, is_same);
+  if (found == cluster.links.end() && !cluster.kinds.empty()) {  // of one kind of devices alone
+    const auto joins = [&](const LinkLevel& level) { return level.devices >= link.devices; };
+    return static_cast<int>(std::ranges::find_if(cluster.links, joins) - cluster.links.begin());
+  }
   require(found != cluster.links.end(), "cluster {} has no link {}", cluster.name, link.kind);
   return static_cast<int>(found - cluster.links.begin());
 }
@@ -173,12 +181,27 @@ void join_nodes(Cluster& cluster, const Cluster& preset) {
   if (cluster.links.back().devices < all) cluster.links.push_back(preset.links.back());
 }
 
+/// `h100:8+a100-80g:8`
+Cluster several_called(std::string_view name) {
+  std::vector<Cluster> kinds;
+  LinkLevel between;
+  for (const std::string_view one : split(name, '+')) try {
+      kinds.push_back(cluster_called(one));
+      const LinkLevel& last = preset_called(one.substr(0, one.find(':')), one).cluster.links.back();
+      between = kinds.size() == 1 ? last : slower_of(between, last);
+    } catch (const Error& e) {
+      throw with_context(e, fmt::format("cluster '{}'", name));
+    }
+  return joined(std::string(name), std::move(kinds), between);
+}
+
 bool is_cluster_file(std::string_view name) { return name.ends_with(".yaml") || name.ends_with(".yml"); }
 
 }  // namespace
 
 Cluster cluster_called(std::string_view name) {
   if (is_cluster_file(name)) return load_cluster(std::string(name));
+  if (name.find('+') != name.npos) return several_called(name);
   const std::size_t colon = name.find(':');
   const Cluster& one = preset_called(name.substr(0, colon), name).cluster;
   Cluster cluster = one;
@@ -225,7 +248,7 @@ bool is_preset(const Cluster& cluster) try {
 
 Cluster resized(const Cluster& cluster, int devices) {
   if (devices == cluster.devices()) return cluster;
-  if (!is_preset(cluster)) return cluster.part(0, devices);
+  if (!is_preset(cluster) || !cluster.kinds.empty()) return cluster.part(0, devices);
   const std::string_view name = cluster.name, kind = name.substr(0, name.find(':'));
   const int per_node = cluster.devices_per_node;
   const bool fills_nodes = name.find('x', kind.size()) != name.npos && devices % per_node == 0;

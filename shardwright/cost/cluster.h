@@ -1,8 +1,8 @@
 // A cluster: the machine that a plan is for. Nodes of devices, their speed and memory, and the links between them.
 //
 // Ranks are numbered node by node, so devices that a fast link joins are neighbours. Text: a preset with the number
-// of devices, `a100-80g:16`, or of nodes and devices in each, `a100-80g:2x8`; or a YAML file (cluster_file.h). A cluster
-// is a value: what holds one prices by it wherever the file is, and whatever it says later.
+// of devices, `a100-80g:16`, or of nodes and devices in each, `a100-80g:2x8`; several of them where devices are of several kinds,
+// `h100:8+a100-80g:2x8`; or a YAML file (cluster_file.h). A cluster is a value: what holds one prices by it wherever the file is, and whatever it says later.
 #pragma once
 
 #include <array>
@@ -142,12 +142,15 @@ struct Cluster {
   double routing_imbalance = 1;
   /// Of one device, in whatever currency; empty: nobody has said.
   std::optional<double> price_per_hour = {};
+  /// Where devices are of several kinds, those of each in the order of ranks; what stands above is then what the slowest have, and the
+  /// least memory (mixed_cluster.h).
+  std::vector<Cluster> kinds = {};
 
   int devices() const { return nodes * devices_per_node; }
   double margin() const { return memory_margin.value_or(reserved_bytes > 0 ? usual_margin : 0); }
   const Efficiency& efficiency_of(WorkKind kind) const { return efficiency[static_cast<std::size_t>(kind)]; }
 
-  /// The `count` devices from `first` on. A link joins blocks of as many of them as always lie in one of its blocks.
+  /// The `count` devices from `first` on; of one kind, if they are. A link joins blocks of as many of them as always lie in one of its blocks.
   /// Throws: Error unless the cluster has them.
   Cluster part(int first, int count) const;
 

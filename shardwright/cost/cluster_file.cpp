@@ -6,6 +6,7 @@
 #include "shardwright/base/file.h"
 #include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
+#include "shardwright/cost/mixed_cluster.h"
 #include "shardwright/cost/yaml_text.h"
 
 namespace shardwright {
@@ -156,9 +157,6 @@ std::vector<LinkLevel> links_of(const YAML::Node& node, int all) {
   return out;
 }
 
-/// Of a cluster whose file says nothing of them: threads of a host have no tensor units.
-RowLines usual_rows(const Cluster& c) { return c.links.front().kind == memory_link ? no_lines : RowLines{}; }
-
 RowLines rows_of(const YAML::Node& node) {
   const Fields fields(node, "rows", {"line", "product", "batched"});
   RowLines out{.line_bytes = bytes_in("rows.line", fields.text("line"), fields.quantity("line", "B"))};
@@ -180,41 +178,91 @@ HostLink host_of(const YAML::Node& node, HostLink out) {
   return out;
 }
 
+const std::vector<std::string> keys_of_devices{"memory",     "reserved", "memory_bandwidth",
+                                               "caches",     "flops",    "kernel_overhead",
+                                               "efficiency", "rows",     "price_per_hour"};
+
+/// What of devices is said; else `c` keeps what it has.
+void read_devices(const Fields& fields, Cluster& c) {
+  if (fields.has("flops")) c.flops_per_second = flops_of(fields.at("flops"), fields.name("flops"));
+  if (fields.has("memory_bandwidth")) c.memory_bytes_per_second = fields.positive("memory_bandwidth", "B/s");
+  if (fields.has("caches")) c.caches = caches_of(fields.at("caches"));
+  if (fields.has("memory")) {
+    c.memory_bytes = bytes_in(fields.name("memory"), fields.text("memory"), fields.positive("memory", "B"));
+    if (c.memory_bytes < 1)
+      throw error("{}: '{}' should be at least 1 byte", fields.name("memory"), fields.text("memory"));
+  }
+  if (fields.has("reserved"))
+    c.reserved_bytes =
+        bytes_in(fields.name("reserved"), fields.text("reserved"), fields.quantity("reserved", "B"));
+  if (c.reserved_bytes >= c.memory_bytes)
+    throw error("{}: '{}' leaves nothing of the memory, which is '{}'", fields.name("reserved"),
+                fields.has("reserved") ? fields.text("reserved") : bytes_text(c.reserved_bytes),
+                fields.has("memory") ? fields.text("memory") : bytes_text(c.memory_bytes));
+  c.kernel_seconds = fields.quantity_or("kernel_overhead", "s", c.kernel_seconds);
+  if (fields.has("efficiency")) c.efficiency = efficiency_of(fields.at("efficiency"), c.efficiency);
+  if (fields.has("rows")) c.rows = rows_of(fields.at("rows"));
+  if (fields.has("price_per_hour")) c.price_per_hour = fields.positive("price_per_hour", "");
+}
+
+/// Devices of `usual` from `first` on, but for what the entry says.
+Cluster kind_of(const YAML::Node& node, const std::string& where, const Cluster& usual, int first) {
+  std::vector<std::string> known{"devices", "device", "links"};
+  known.insert(known.end(), keys_of_devices.begin(), keys_of_devices.end());
+  const Fields fields(node, where, known);
+  const int count = fields.count("devices");
+  if (count > usual.devices() - first)
+    throw error("{}: there are {} devices left of {}", fields.name("devices"), usual.devices() - first,
+                usual.devices());
+  Cluster out = usual.part(first, count);
+  if (fields.has("device")) try {
+      set_devices(out, cluster_called(fields.text("device") + ":1"));
+    } catch (const Error& e) {
+      throw with_context(e, fields.name("device"));
+    }
+  read_devices(fields, out);
+  if (fields.has("links")) out.links = links_of(fields.at("links"), count);
+  return out;
+}
+
+std::vector<Cluster> kinds_of(const YAML::Node& node, const Cluster& usual) {
+  if (!node.IsSequence() || node.size() == 0) throw error("kinds should be a list of at least one kind");
+  std::vector<Cluster> out;
+  int first = 0;
+  for (std::size_t i = 0; i < node.size(); ++i) {
+    out.push_back(kind_of(node[i], fmt::format("kinds[{}]", i), usual, first));
+    first += out.back().devices();
+  }
+  if (first != usual.devices())
+    throw error("kinds: they are of {} of the {} devices", first, usual.devices());
+  return out;
+}
+
 Cluster cluster_of(const YAML::Node& node, const std::string& path) {
-  const Fields fields(node, "",
-                      {"nodes", "devices_per_node", "memory", "reserved", "margin", "memory_bandwidth",
-                       "caches", "flops", "kernel_overhead", "efficiency", "rows", "links", "host",
-                       "link_efficiency", "overlap", "routing_imbalance", "price_per_hour"});
+  std::vector<std::string> known{"nodes",   "devices_per_node",  "margin", "links", "host", "link_efficiency",
+                                 "overlap", "routing_imbalance", "kinds"};
+  known.insert(known.end(), keys_of_devices.begin(), keys_of_devices.end());
+  const Fields fields(node, "", known);
   Cluster c{
       .name = path, .nodes = fields.count("nodes"), .devices_per_node = fields.count("devices_per_node")};
   if (c.nodes > most_devices / c.devices_per_node)
     throw error("nodes: there are more than {} devices", most_devices);
-  c.flops_per_second = flops_of(fields.at("flops"));
-  c.memory_bytes_per_second = fields.positive("memory_bandwidth", "B/s");
-  if (fields.has("caches")) c.caches = caches_of(fields.at("caches"));
-  c.memory_bytes = bytes_in("memory", fields.text("memory"), fields.positive("memory", "B"));
-  if (c.memory_bytes < 1) throw error("memory: '{}' should be at least 1 byte", fields.text("memory"));
-  if (fields.has("reserved"))
-    c.reserved_bytes = bytes_in("reserved", fields.text("reserved"), fields.quantity("reserved", "B"));
-  if (c.reserved_bytes >= c.memory_bytes)
-    throw error("reserved: '{}' leaves nothing of the memory, which is '{}'", fields.text("reserved"),
-                fields.text("memory"));
+  for (const char* key : {"flops", "memory_bandwidth", "memory"}) fields.at(key);
+  c.links = links_of(fields.at("links"), c.devices());
+  c.rows = usual_rows(c);
+  read_devices(fields, c);
   if (fields.has("margin")) {
     c.memory_margin = to_share(fields.text("margin"));
     if (!c.memory_margin) throw error("margin: '{}' {}", fields.text("margin"), what_shares_are);
   }
-  c.kernel_seconds = fields.quantity_or("kernel_overhead", "s", 0);
-  if (fields.has("efficiency")) c.efficiency = efficiency_of(fields.at("efficiency"), c.efficiency);
   if (fields.has("link_efficiency")) c.link_efficiency = fields.positive_share("link_efficiency");
   if (fields.has("overlap")) c.overlap = fields.share("overlap");
   if (fields.has("routing_imbalance")) c.routing_imbalance = fields.positive("routing_imbalance", "");
   if (c.routing_imbalance < 1)
     throw error("routing_imbalance: {} should be at least 1, which is none",
                 fields.text("routing_imbalance"));
-  if (fields.has("price_per_hour")) c.price_per_hour = fields.positive("price_per_hour", "");
-  c.links = links_of(fields.at("links"), c.devices());
-  c.rows = fields.has("rows") ? rows_of(fields.at("rows")) : usual_rows(c);
   if (fields.has("host")) c.host = host_of(fields.at("host"), c.host);
+  if (fields.has("kinds")) set_kinds(c, kinds_of(fields.at("kinds"), c));
   return c;
 }
 
@@ -230,98 +278,6 @@ Cluster parse_cluster(const std::string& text, const std::string& where) try {
   throw error("{}: line {}: {}", where, e.mark.line + 1, e.msg);
 } catch (const Error& e) {
   throw with_context(e, where);
-}
-
-namespace {
-
-void say_flops(YAML::Emitter& out, const PeakFlops& flops) {
-  out << YAML::Key << "flops" << YAML::Value << YAML::Flow << YAML::BeginMap;
-  for (const auto& [name, rate] :
-       {std::pair{"f64", flops.f64}, {"f32", flops.f32}, {"bf16", flops.bf16}, {"fp16", flops.f16}})
-    if (rate > 0) out << YAML::Key << name << YAML::Value << quantity_text(rate, "");
-  out << YAML::EndMap;
-}
-
-void say_host(YAML::Emitter& out, const HostLink& host) {
-  out << YAML::Key << "host" << YAML::Value << YAML::BeginMap;
-  const auto say = [&](const char* key, double quantity, std::string_view unit) {
-    out << YAML::Key << key << YAML::Value << quantity_text(quantity, unit);
-  };
-  say("bandwidth", host.bytes_per_second, "B/s");
-  say("latency", host.latency_seconds, "s");
-  if (host.memory_bytes > 0) say("memory", static_cast<double>(host.memory_bytes), "B");
-  say_flops(out, host.flops_per_second);
-  say("memory_bandwidth", host.memory_bytes_per_second, "B/s");
-  out << YAML::EndMap;
-}
-
-}  // namespace
-
-std::string to_text(const Cluster& c) {
-  YAML::Emitter out;
-  const auto say = [&](std::string_view key, const auto& value) {
-    out << YAML::Key << std::string(key) << YAML::Value << value;
-  };
-  const auto begin = [&](std::string_view key) {
-    out << YAML::Key << std::string(key) << YAML::Value << YAML::Flow << YAML::BeginMap;
-  };
-  out << YAML::BeginMap;
-  say("nodes", c.nodes);
-  say("devices_per_node", c.devices_per_node);
-  constexpr std::int64_t gibibyte = 1LL << 30;  // as memory is sold
-  say("memory", c.memory_bytes % gibibyte == 0 ? fmt::format("{}GiB", c.memory_bytes / gibibyte)
-                                               : quantity_text(static_cast<double>(c.memory_bytes), "B"));
-  say("reserved", quantity_text(static_cast<double>(c.reserved_bytes), "B"));
-  if (c.memory_margin) say("margin", share_text(*c.memory_margin));
-  say("memory_bandwidth", quantity_text(c.memory_bytes_per_second, "B/s"));
-  if (!c.caches.empty()) {
-    out << YAML::Key << "caches" << YAML::Value << YAML::BeginSeq;
-    for (const CacheLevel& cache : c.caches) {
-      out << YAML::Flow << YAML::BeginMap;
-      say("size", quantity_text(static_cast<double>(cache.bytes), "B"));
-      say("bandwidth", quantity_text(cache.bytes_per_second, "B/s"));
-      out << YAML::EndMap;
-    }
-    out << YAML::EndSeq;
-  }
-  say_flops(out, c.flops_per_second);
-  say("kernel_overhead", quantity_text(c.kernel_seconds, "s"));
-  out << YAML::Key << "efficiency" << YAML::Value << YAML::BeginMap;
-  for (const WorkKind kind : work_kinds) {
-    if (general_kind(kind) != kind && c.efficiency_of(kind) == c.efficiency_of(general_kind(kind))) continue;
-    begin(name_of(kind));
-    say("best", quantity_text(c.efficiency_of(kind).best, ""));
-    say("half", quantity_text(c.efficiency_of(kind).half_seconds, "s"));
-    out << YAML::EndMap;
-  }
-  out << YAML::EndMap;
-  if (c.rows != usual_rows(c)) {
-    begin("rows");
-    say("line", quantity_text(static_cast<double>(c.rows.line_bytes), "B"));
-    say("product", quantity_text(c.rows.product, ""));
-    say("batched", quantity_text(c.rows.batched, ""));
-    out << YAML::EndMap;
-  }
-  out << YAML::Key << "links" << YAML::Value << YAML::BeginSeq;
-  for (const LinkLevel& link : c.links) {
-    out << YAML::Flow << YAML::BeginMap;
-    say("kind", link.kind);
-    say("devices", link.devices);
-    say("latency", quantity_text(link.latency_seconds, "s"));
-    say("bandwidth", quantity_text(link.bytes_per_second, "B/s"));
-    say("start", quantity_text(link.start_seconds, "s"));
-    if (link.member_seconds > 0) say("member", quantity_text(link.member_seconds, "s"));
-    say("wiring", std::string(name_of(link.wiring)));
-    out << YAML::EndMap;
-  }
-  out << YAML::EndSeq;
-  if (c.host != HostLink{}) say_host(out, c.host);
-  say("link_efficiency", quantity_text(c.link_efficiency, ""));
-  say("overlap", quantity_text(c.overlap, ""));
-  if (c.routing_imbalance != 1) say("routing_imbalance", quantity_text(c.routing_imbalance, ""));
-  if (c.price_per_hour) say("price_per_hour", quantity_text(*c.price_per_hour, ""));
-  out << YAML::EndMap;
-  return std::string(out.c_str()) + "\n";
 }
 
 }  // namespace shardwright

@@ -17,6 +17,9 @@
 //   link_efficiency: 0.75                        # of bandwidth, what collectives reach
 //   overlap: 0.9                                 # of communication, what runs beside compute
 //   price_per_hour: 2.5                          # of one device, in whatever currency; unknown if left out
+//   kinds:                                       # where devices are of several kinds, in the order of ranks; one if left out
+//     - {devices: 8, device: h100}               # as a preset's; without `device` as above
+//     - {devices: 8, memory: 40GB}               # but for what is said otherwise: memory, flops, ... rows, links among them
 //
 // A link may say what starting a collective costs beside its messages, `start: 40us`, and how devices are joined,
 // `wiring: switched` (the default), mesh or cube (layout/collective.h).
@@ -34,6 +37,8 @@ Cluster load_cluster(const std::string& path);
 
 /// The same of the text of such a file. Throws: Error naming `where` and the key.
 Cluster parse_cluster(const std::string& text, const std::string& where);
+/// Of a cluster whose file says nothing of them: threads of a host have no tensor units.
+RowLines usual_rows(const Cluster& cluster);
 /// All of it but its name, as a file says it.
 std::string to_text(const Cluster& cluster);
 

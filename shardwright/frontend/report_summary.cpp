@@ -28,7 +28,8 @@ std::string framework_text(const Estimate& e) {
 /// `memory: 8.82 GB of the 78.87 GB of each device: 4.90 GB parameters, ...; 6% stay free`
 SummaryLine memory_line(const Evaluation& evaluation, const Cluster& cluster) {
   const Estimate& e = evaluation.estimate;
-  const bool is_capped = evaluation.cap_bytes != usable_bytes(cluster);
+  const bool are_unlike = !cluster.kinds.empty();  // told of those with least to spare
+  const bool is_capped = !are_unlike && evaluation.cap_bytes != usable_bytes(cluster);
   std::string out;
   for (std::size_t k = 0; k < memory_kinds; ++k)
     if (e.memory.bytes[k] > 0)
@@ -36,9 +37,9 @@ SummaryLine memory_line(const Evaluation& evaluation, const Cluster& cluster) {
                          words_of(static_cast<MemoryKind>(k)));
   const std::string free =
       is_capped || cluster.margin() == 0 ? "" : fmt::format("; {} stay free", share_text(cluster.margin()));
-  return {fmt::format("memory: {} of the {} {} each device: {}{}{}", bytes_text(e.arena_bytes),
-                      bytes_text(evaluation.cap_bytes), is_capped ? "that the cap allows" : "of", out, free,
-                      framework_text(e))};
+  return {fmt::format("memory: {} of the {} {} each device{}: {}{}{}", bytes_text(e.arena_bytes),
+                      bytes_text(evaluation.cap_bytes), is_capped ? "that the cap allows" : "of",
+                      are_unlike ? " of the stage with least to spare" : "", out, free, framework_text(e))};
 }
 
 SummaryLine time_line(const Estimate& e) {

@@ -1,6 +1,7 @@
 #include "shardwright/simulate/evaluate.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "shardwright/simulate/framework_memory.h"
 
@@ -11,6 +12,15 @@ std::int64_t left_bytes(const Cluster& cluster) { return cluster.memory_bytes - 
 std::int64_t usable_bytes(const Cluster& cluster) {
   const std::int64_t left = left_bytes(cluster);
   return left - static_cast<std::int64_t>(cluster.margin() * static_cast<double>(left));
+}
+
+std::int64_t most_usable_bytes(const Cluster& cluster) {
+  std::int64_t most = usable_bytes(cluster);
+  for (Cluster kind : cluster.kinds) {
+    kind.memory_margin = cluster.memory_margin;
+    most = std::max(most, usable_bytes(kind));
+  }
+  return most;
 }
 
 std::optional<std::int64_t> usable_host_bytes(const Cluster& cluster) {
@@ -48,9 +58,32 @@ Estimate with_framework(Estimate e, const Pipeline& pipeline, std::string_view f
 
 }  // namespace
 
+namespace {
+
+/// Where devices hold unlike much, what is told of memory is that of the stage that leaves least of its own's.
+void tell_tightest(Evaluation& e, const Pipeline& pipeline, const Cluster& cluster) {
+  std::int64_t least_room = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t g = 0; g < e.estimate.stages.size(); ++g) {
+    const int stage = static_cast<int>(g);
+    const Estimate& own = e.estimate.stages[g];
+    const std::int64_t cap =
+        usable_bytes(cluster.part(pipeline.first_rank(stage), pipeline.stage(stage).rank_count()));
+    if (cap - own.arena_bytes >= least_room) continue;
+    least_room = cap - own.arena_bytes;
+    e.cap_bytes = cap;
+    e.room = static_cast<double>(cap) / static_cast<double>(usable_bytes(cluster));
+    e.estimate.arena_bytes = own.arena_bytes;
+    e.estimate.memory = own.memory;
+  }
+}
+
+}  // namespace
+
 Evaluation evaluate(const Pipeline& pipeline, const Cluster& cluster, const EvaluateOptions& options) {
-  return {.estimate = with_framework(estimate(pipeline, cluster), pipeline, options.framework),
-          .cap_bytes = options.memory_cap.value_or(usable_bytes(cluster))};
+  Evaluation out{.estimate = with_framework(estimate(pipeline, cluster), pipeline, options.framework),
+                 .cap_bytes = options.memory_cap.value_or(usable_bytes(cluster))};
+  if (!cluster.kinds.empty() && !options.memory_cap) tell_tightest(out, pipeline, cluster);
+  return out;
 }
 
 bool is_better(const Evaluation& a, const Evaluation& b) {

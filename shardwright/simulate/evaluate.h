@@ -14,6 +14,9 @@ std::int64_t left_bytes(const Cluster& cluster);
 /// Of this, what a plan may use where nobody says how much: all but the margin that is kept free.
 std::int64_t usable_bytes(const Cluster& cluster);
 
+/// Of the kind of devices that has most.
+std::int64_t most_usable_bytes(const Cluster& cluster);
+
 /// Of the host's memory, what plans may use for each device; nothing if nobody has said how much that has.
 std::optional<std::int64_t> usable_host_bytes(const Cluster& cluster);
 
@@ -25,6 +28,7 @@ struct EvaluateOptions {
 struct Evaluation {
   Estimate estimate;  // arena and workspace as the framework has them
   std::int64_t cap_bytes = 0;
+  double room = 1;  // times what devices with least memory may use
 
   bool fits() const { return estimate.arena_bytes <= cap_bytes; }
   /// By how much it does not fit; estimate.memory names the largest consumers.

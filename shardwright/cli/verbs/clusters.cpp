@@ -30,6 +30,8 @@ nlohmann::json json_of(const Cluster& c) {
   for (const CacheLevel& cache : c.caches)
     caches.push_back({{"bytes", cache.bytes}, {"bytes_per_second", cache.bytes_per_second}});
   const auto rate = [&](DType t) { return c.flops_per_second.of(t); };
+  nlohmann::json kinds = nlohmann::json::array();
+  for (const Cluster& kind : c.kinds) kinds.push_back(json_of(kind));
   return {
       {"name", c.name},
       {"nodes", c.nodes},
@@ -50,7 +52,8 @@ nlohmann::json json_of(const Cluster& c) {
       {"link_efficiency", c.link_efficiency},
       {"overlap", c.overlap},
       {"price_per_hour", c.price_per_hour ? nlohmann::json(*c.price_per_hour) : nullptr},
-      {"links", std::move(links)}};
+      {"links", std::move(links)},
+      {"kinds", std::move(kinds)}};
 }
 
 std::string table_of(const Cluster& c) {
@@ -64,6 +67,12 @@ std::string table_of(const Cluster& c) {
                        l.kind, l.devices, l.bytes_per_second / 1e9, l.latency_seconds * 1e6,
                        l.start_seconds * 1e6);
   if (c.price_per_hour) out += fmt::format("    {:g} an hour\n", *c.price_per_hour);
+  int first = 0;
+  for (const Cluster& kind : c.kinds) {
+    out += fmt::format("  devices {} to {}: {}\n{}", first, first + kind.devices() - 1, kind.name,
+                       table_of(kind));
+    first += kind.devices();
+  }
   return out;
 }
 
@@ -93,7 +102,8 @@ int run(const Arguments& arguments, Terminal& terminal) {
 
 std::vector<Verb> clusters() {
   return {{.name = "clusters",
-           .doc = "list the clusters there are, or show one: PRESET:N, PRESET:NODESxPER_NODE or a YAML file",
+           .doc = "list the clusters there are, or show one: PRESET:N, PRESET:NODESxPER_NODE, several with + "
+                  "between, or a YAML file",
            .positionals = {"[CLUSTER]"},
            .flags = {{"--json", "", "JSON documents", ""},
                      {"--yaml", "", "write one cluster as YAML, to edit and give to --cluster", ""}},

@@ -82,6 +82,7 @@ class BestOf {
   void try_lower_limits() {
     PlanRequest asked = request_;
     std::int64_t bytes = best_.bytes;
+    if (!request_.cluster->kinds.empty()) return;  // each has its own limit
     for (int i = 0; i < most_limits && is_quick() && best_.fits && !is_late(); ++i) try {
         asked.options.memory_cap = bytes - 1;
         Found other = run_(tables_, misses_, asked, best_.seconds);
@@ -152,7 +153,8 @@ class BestOf {
   /// Nobody has said what is on the host, and memory is counted as it is here.
   bool may_offload() const {
     const Constraints& c = request_.constraints;
-    return !c.offload && c.hosted.empty() && settings_of(c).framework == own_framework;
+    return !c.offload && c.hosted.empty() && settings_of(c).framework == own_framework &&
+           request_.cluster->kinds.empty();
   }
 
   /// What does not fit may be faster than the best: there is something to win.

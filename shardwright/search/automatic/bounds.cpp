@@ -60,8 +60,9 @@ const std::optional<Pieces>& Bounds::pieces(const Step& step) {
   Constraints kind = of_pieces(s);
   kind.micro_batches.reset();
   kind.zero.reset();
-  const auto [it, is_new] = known_.try_emplace(
-      {kind, tables_.samples_of_device(s), summed_of(pipelining_of(s)), &tables_.row(s), waits});
+  const auto [it, is_new] =
+      known_.try_emplace({kind, tables_.samples_of_device(s), summed_of(pipelining_of(s)), &tables_.row(s),
+                          waits, tables_.is_on_fastest(s)});
   if (is_new) {
     it->second = tables_.at_least(s, fewest_);
     if (it->second && waits) tables_.wait_for_replicas(*it->second, s);

@@ -38,7 +38,7 @@ class Bounds {
 
   Tables& tables_;
   std::int64_t fewest_;
-  std::map<std::tuple<Constraints, std::int64_t, int, const Row*, bool>, std::optional<Pieces>> known_;
+  std::map<std::tuple<Constraints, std::int64_t, int, const Row*, bool, bool>, std::optional<Pieces>> known_;
 };
 
 }  // namespace shardwright::automatic

@@ -57,7 +57,7 @@ std::optional<Candidates::AtLeast> Candidates::at_least(const Constraints& s) {
     for (std::size_t k = 0; pieces && k < pieces->size(); ++k)
       if (contexts_of(s) == 1)  // else they are as they are
         (*pieces)[k] = sharded((*pieces)[k], level_of(s), replicas_of(s));
-  const Candidate c = within(s, *least, again, spare * cap_, true);
+  const Candidate c = within(s, {*std::move(least), std::move(again), rooms_of(s)}, spare * cap_, true);
   // Of several chunks a device's memory is not known while stages are cut: others may be a little faster.
   constexpr double of_chunks = 0.985;
   if (!c.forecast.fits) remember(c);
@@ -79,17 +79,50 @@ std::optional<double> Candidates::sure_seconds(const Constraints& s) {
   return out ? std::optional(out->forecast.least_seconds) : std::nullopt;
 }
 
+/// How much more memory the devices of each stage have than those with least; empty where all have as much.
+std::vector<OfStage> Candidates::rooms_of(const Constraints& s) const {
+  std::vector<OfStage> out;
+  if (rooms_.empty()) return out;
+  for (const auto& kind : tables_.kinds_of(s)) out.push_back({.room = kind ? rooms_[*kind] : 1});
+  return out;
+}
+
+std::optional<Candidates::Sets> Candidates::sets_of(const Constraints& s) {
+  const auto made = [&](Tables& tables) -> std::optional<Sets> {
+    auto pieces = tables.of_stage(s);
+    if (!pieces) return std::nullopt;
+    auto again = this->again(s, *pieces, [&](const Constraints& all) { return tables.of_stage(all); });
+    if (repeats_layers(s) && !again) return std::nullopt;
+    return Sets{*std::move(pieces), std::move(again), {}};
+  };
+  std::optional<Sets> out = made(tables_);
+  if (!out || rooms_.empty() || stages_of(s) == 1) return out;
+  out->stages = rooms_of(s);
+  const auto kinds = tables_.kinds_of(s);
+  for (std::size_t stage = 0; stage < kinds.size(); ++stage) {
+    if (!kinds[stage]) continue;
+    const std::pair key{s, *kinds[stage]};
+    auto own = of_kinds_.find(key);
+    if (own == of_kinds_.end()) {
+      auto sets = made(tables_.on_kind(key.second));
+      if (!sets) return std::nullopt;
+      own = of_kinds_.emplace(key, *std::move(sets)).first;
+    }
+    out->stages[stage].figures = &own->second.pieces;
+    out->stages[stage].again = own->second.again ? &*own->second.again : nullptr;
+  }
+  return out;
+}
+
 /// Within the first of `caps` that it fits into; close if that is not the first.
 std::optional<Candidate> Candidates::made(const Constraints& s, const std::vector<double>& caps,
                                           bool only_least) {
-  const auto pieces = tables_.of_stage(s);
-  if (!pieces) return std::nullopt;
-  const auto again = this->again(s, *pieces, [&](const Constraints& all) { return tables_.of_stage(all); });
-  if (repeats_layers(s) && !again) return std::nullopt;
+  const std::optional<Sets> sets = sets_of(s);
+  if (!sets) return std::nullopt;
   std::optional<Candidate> out;
   for (double cap : caps) {
     const bool is_close = out.has_value();
-    out = within(s, *pieces, again, cap, only_least);
+    out = within(s, *sets, cap, only_least);
     out->is_close = is_close;
     if (out->forecast.fits) break;
   }
@@ -120,9 +153,9 @@ std::optional<Pieces> Candidates::again(
   return out;
 }
 
-Candidate Candidates::within(const Constraints& s, const Pieces& pieces, const std::optional<Pieces>& again,
-                             double bytes, bool only_least) {
+Candidate Candidates::within(const Constraints& s, const Sets& sets, double bytes, bool only_least) {
   const Row& row = tables_.row(s);
+  const auto& [pieces, again, stages] = sets;
   if (s.offload && s.offload->is_on()) {
     Constraints on_devices = s;
     on_devices.offload.reset();
@@ -130,13 +163,13 @@ Candidate Candidates::within(const Constraints& s, const Pieces& pieces, const s
       for (Figures& f : some) f = offloaded(f, *s.offload, cluster_);
       return some;
     };
-    Candidate out = within(on_devices, of_host(pieces), again ? std::optional(of_host(*again)) : again, bytes,
-                           only_least);
+    const Sets hosted{of_host(pieces), again ? std::optional(of_host(*again)) : again, {}};
+    Candidate out = within(on_devices, hosted, bytes, only_least);
     out.structure = s;
     return out;
   }
   Candidate out{s, forecast_of(s, {row, pieces, again ? &*again : nullptr, tables_.slots(pipelining_of(s)),
-                                   cluster_, tables_.framework(), bytes, only_least, host_cap_})};
+                                   cluster_, tables_.framework(), bytes, only_least, host_cap_, stages})};
   for (std::size_t part = 0; part < out.forecast.first.size(); ++part)
     for (int i = 0; i < out.forecast.again[part]; ++i)
       out.layers_again += row.is_layer(row.kinds[static_cast<std::size_t>(out.forecast.first[part] + i)]);

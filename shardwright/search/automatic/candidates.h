@@ -2,12 +2,14 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <vector>
 
 #include "shardwright/search/automatic/bounds.h"
 #include "shardwright/search/automatic/forecast.h"
+#include "shardwright/simulate/evaluate.h"
 
 namespace shardwright::automatic {
 
@@ -49,6 +51,12 @@ class Candidates {
   Candidates(Tables& tables, Bounds& bounds, const Cluster& cluster, std::int64_t cap,
              std::optional<std::int64_t> host_cap = {})
       : tables_(tables), bounds_(bounds), cluster_(cluster), cap_(static_cast<double>(cap)) {
+    for (const Cluster& kind : cluster.kinds) {
+      Cluster own = kind;
+      own.memory_margin = cluster.memory_margin;
+      const bool is_usable = cap == usable_bytes(cluster);  // else somebody has said how much of any device
+      rooms_.push_back(is_usable ? static_cast<double>(usable_bytes(own)) / cap_ : 1);
+    }
     if (host_cap) host_cap_ = static_cast<double>(*host_cap);
   }
 
@@ -78,14 +86,23 @@ class Candidates {
                               const std::function<std::optional<Pieces>(const Constraints&)>& pieces_of);
   std::optional<Candidate> made(const Constraints& s, const std::vector<double>& caps,
                                 bool only_least = false);
-  Candidate within(const Constraints& s, const Pieces& pieces, const std::optional<Pieces>& again,
-                   double bytes, bool only_least = false);
+  /// What stages of `s` take, each on its devices; of a cluster of one kind all alike.
+  struct Sets {
+    Pieces pieces;
+    std::optional<Pieces> again;
+    std::vector<OfStage> stages;
+  };
+  std::optional<Sets> sets_of(const Constraints& s);
+  Candidate within(const Constraints& s, const Sets& sets, double bytes, bool only_least = false);
+  std::vector<OfStage> rooms_of(const Constraints& s) const;
   void remember(const Candidate& c);
 
   Tables& tables_;
   Bounds& bounds_;
   const Cluster& cluster_;
   double cap_, host_cap_ = std::numeric_limits<double>::infinity();
+  std::vector<double> rooms_;  // by kind of devices, times the memory of the least
+  std::map<std::pair<Constraints, std::size_t>, Sets> of_kinds_;
   std::set<Constraints> fit_;  // structures of which a forecast does
   std::optional<Candidate> least_;
   int forecasts_ = 0;

@@ -17,7 +17,8 @@ namespace {
 /// The backward frees what the last of them keeps first, and leaves gradients.
 class Part {
  public:
-  Part(const ForecastOf& what, int slots) : what_(what), slots_(slots), seconds_(what.cluster.overlap) {}
+  Part(const ForecastOf& what, int slots, int stage)
+      : what_(what), stage_(what.of(stage)), slots_(slots), seconds_(what.cluster.overlap) {}
 
   void add(int kind) {
     const Figures& f = figures(kind);
@@ -35,11 +36,11 @@ class Part {
     pieces_.push_back({kind, before});
   }
 
-  bool can_lighten() const { return what_.again && again_ < pieces_.size(); }
+  bool can_lighten() const { return stage_.again && again_ < pieces_.size(); }
   /// One piece more is computed again.
   void lighten() {
     const auto [kind, before] = pieces_[again_];
-    const Figures &kept = figures(kind), &repeated = (*what_.again)[at(kind)];
+    const Figures &kept = figures(kind), &repeated = (*stage_.again)[at(kind)];
     seconds_.add(kept, -1), seconds_.add(repeated);
     saved_ += kept.kept - repeated.kept;
     hosted_kept_ += repeated.hosted_kept - kept.hosted_kept;
@@ -52,14 +53,16 @@ class Part {
     const double most = most_.empty() ? most_again_ : std::max(most_again_, most_.front().bytes - saved_);
     const double ahead = std::max(0.0, most_held(fetches_held, on_way_, hosted_kept_) - on_way_);
     const double passing = (slots_ - 1) * (kept_ - saved_) + most + scores_ + ahead;
-    return lasting_ + (1 + what_.framework.slack) * passing + std::max(sums_ + gradients_, least_gradients_);
+    const double all =
+        lasting_ + (1 + what_.framework.slack) * passing + std::max(sums_ + gradients_, least_gradients_);
+    return all / stage_.room;
   }
   double host_bytes() const { return hosted_ + slots_ * hosted_kept_; }
   int again() const { return static_cast<int>(again_); }
   const StageSeconds& seconds() const { return seconds_; }
 
  private:
-  const Figures& figures(int kind) const { return what_.figures[at(kind)]; }
+  const Figures& figures(int kind) const { return (*stage_.figures)[at(kind)]; }
 
   struct Piece {
     int kind = 0;
@@ -71,6 +74,7 @@ class Part {
   };
 
   const ForecastOf& what_;
+  OfStage stage_;
   int slots_;
   StageSeconds seconds_;
   std::vector<Piece> pieces_;
@@ -111,10 +115,12 @@ class Cut {
   /// The parts with which all end soonest; `fits`: of those whose stages fit; empty if there are none.
   std::vector<int> best(bool fits) const {
     double least = 0, most = 0;
-    StageSeconds all(what_.cluster.overlap);
-    for (int kind : pieces_) all.add((fits && what_.again ? *what_.again : what_.figures)[at(kind)]);
-    for (int stage = 0; stage < p_.stages; ++stage)
+    for (int stage = 0; stage < p_.stages; ++stage) {
+      const OfStage own = what_.of(stage);
+      StageSeconds all(what_.cluster.overlap);
+      for (int kind : pieces_) all.add((fits && own.again ? *own.again : *own.figures)[at(kind)]);
       most = std::max(most, forms_[at(stage)].seconds(all.pass()) + update_of(all, 0));
+    }
     std::vector<int> out = begun(most, fits);
     constexpr int halvings = 24;
     for (int i = 0; i < halvings && !out.empty() && most > least * (1 + 1e-5); ++i) {
@@ -135,7 +141,7 @@ class Cut {
     std::vector<Part> out;
     for (int part = 0; part < p_.parts(); ++part) {
       const int end = part + 1 < p_.parts() ? first[at(part) + 1] : static_cast<int>(pieces_.size());
-      out.emplace_back(what_, what_.slots[at(part)]);
+      out.emplace_back(what_, what_.slots[at(part)], p_.stage_of(part));
       for (int i = first[at(part)]; i < end; ++i) out.back().add(pieces_[at(i)]);
     }
     for (int stage = 0; stage < p_.stages; ++stage) {
@@ -156,7 +162,7 @@ class Cut {
     double before = 0;  // that a stage is through before the first one, with its last backward
     for (int part = 0; part < parts; ++part) {
       out.push_back(piece);
-      Part taken(what_, what_.slots[at(part)]);
+      Part taken(what_, what_.slots[at(part)], p_.stage_of(part));
       const StageForm& form = forms_[at(p_.stage_of(part))];
       const int begin = piece;
       const auto end = [&] {
@@ -242,19 +248,22 @@ std::vector<int> first_of(const Layers& layers, const std::vector<int>& counts) 
 std::vector<int> balanced_counts(const Layers& layers, const Pipelining& p, const ForecastOf& what) {
   std::vector<int> out = even_counts(layers, p.parts());
   if (out.empty()) return out;
-  const auto seconds = [&](int begin, int end) {
+  const auto seconds = [&](int begin, int end, int stage) {
     double sum = 0;
     for (int i = begin; i < end; ++i) {
-      const Figures& f = what.figures[at(what.row.kinds[at(i)])];
+      const Figures& f = (*what.of(stage).figures)[at(what.row.kinds[at(i)])];
       sum += f.forward + f.backward;
     }
     return sum;
   };
-  const double layer = seconds(layers.begin, layers.end) / (layers.end - layers.begin);
-  std::vector<double> load(at(p.stages), 0);
-  load[at(p.stage_of(0))] += seconds(0, layers.begin);
-  load[at(p.stage_of(p.parts() - 1))] += seconds(layers.end, what.row.size());
-  for (int part = 0; part < p.parts(); ++part) load[at(p.stage_of(part))] += layer * out[at(part)];
+  std::vector<double> load(at(p.stages), 0), layer;  // of a device, and what a layer takes there
+  for (int stage = 0; stage < p.stages; ++stage)
+    layer.push_back(seconds(layers.begin, layers.end, stage) / (layers.end - layers.begin));
+  const int first = p.stage_of(0), last = p.stage_of(p.parts() - 1);
+  load[at(first)] += seconds(0, layers.begin, first);
+  load[at(last)] += seconds(layers.end, what.row.size(), last);
+  for (int part = 0; part < p.parts(); ++part)
+    load[at(p.stage_of(part))] += layer[at(p.stage_of(part))] * out[at(part)];
   const auto part_of = [&](std::size_t device, bool is_longest) {
     const std::vector<int> parts = p.parts_of(static_cast<int>(device));
     const auto shorter = [&](int a, int b) { return out[at(a)] < out[at(b)]; };
@@ -262,10 +271,11 @@ std::vector<int> balanced_counts(const Layers& layers, const Pipelining& p, cons
   };
   for (int moves = 0; moves < layers.end - layers.begin; ++moves) {
     const auto most = std::ranges::max_element(load), least = std::ranges::min_element(load);
+    const double gone = layer[at(most - load.begin())], more = layer[at(least - load.begin())];
     const int from = part_of(at(most - load.begin()), true), to = part_of(at(least - load.begin()), false);
-    if (*most - *least <= layer * (1 + 1e-9) || out[at(from)] == 1) break;
+    if (*most - *least <= more * (1 + 1e-9) || out[at(from)] == 1) break;
     --out[at(from)], ++out[at(to)];
-    *most -= layer, *least += layer;
+    *most -= gone, *least += more;
   }
   return out;
 }

@@ -16,8 +16,15 @@ struct Forecast {
   double seconds = 0;          // of a step
   double least_seconds = 0;    // the same if transfers never got into each other's way
   double hopeful_seconds = 0;  // and were waited for as little as was seen
-  double bytes = 0;            // of the device that holds most
+  double bytes = 0;  // of the device that holds most; of several kinds, as if it had the memory of the least
   bool fits = false;
+};
+
+/// What is otherwise of a stage, where devices are of several kinds.
+struct OfStage {
+  const std::vector<Figures>* figures = nullptr;  // by kind of piece; null: as of any
+  const std::vector<Figures>* again = nullptr;
+  double room = 1;  // times the memory of the devices that have least
 };
 
 /// What a forecast is made of.
@@ -31,6 +38,13 @@ struct ForecastOf {
   double cap_bytes = 0;
   bool only_least = false;  // of seconds
   double host_cap_bytes = std::numeric_limits<double>::infinity();
+  std::vector<OfStage> stages = {};  // empty: all are alike
+
+  OfStage of(int stage) const {
+    OfStage out = stages.empty() ? OfStage{} : stages[static_cast<std::size_t>(stage)];
+    if (!out.figures) out.figures = &figures, out.again = again;
+    return out;
+  }
 };
 
 /// As few pieces are computed again as memory lets be. Throws: Infeasible if there are fewer pieces than parts.

@@ -35,7 +35,8 @@ class Misses {
     miss.seconds = std::max(miss.seconds, seconds);
     least_seconds_ = std::min(least_seconds_, seconds);
     most_error_ = std::max(most_error_, std::abs(seconds - 1));
-    miss.bytes = std::max(miss.bytes, static_cast<double>(e.estimate.arena_bytes) / c.forecast.bytes);
+    miss.bytes =
+        std::max(miss.bytes, static_cast<double>(e.estimate.arena_bytes) / e.room / c.forecast.bytes);
   }
 
  private:

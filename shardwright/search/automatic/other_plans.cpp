@@ -10,7 +10,7 @@ namespace shardwright::automatic {
 
 bool OtherPlans::is_hopeless() {
   const Graph* step = tables_.graph(1);
-  const std::int64_t cap = request_.options.memory_cap.value_or(usable_bytes(*request_.cluster));
+  const std::int64_t cap = request_.options.memory_cap.value_or(most_usable_bytes(*request_.cluster));
   return step && tables_.framework().name == own_framework && least_bytes(*step, request_.devices) > cap;
 }
 

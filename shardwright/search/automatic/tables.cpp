@@ -6,6 +6,7 @@
 #include "shardwright/annotations/operator_splits.h"
 #include "shardwright/base/attempt.h"
 #include "shardwright/base/index.h"
+#include "shardwright/cost/mixed_cluster.h"
 #include "shardwright/plan/batch.h"
 #include "shardwright/plan/slots_of_parts.h"
 
@@ -53,6 +54,34 @@ Tables::Tables(const StepOf& step, const PlanRequest& request)
   for (int kind = 0; kind < row.kind_count(); ++kind) has_layers_ = has_layers_ || row.is_layer(kind);
 }
 
+Tables& Tables::on_kind(std::size_t kind) {
+  std::unique_ptr<OnKind>& own = kinds_[kind];
+  if (!own) {
+    PlanRequest request = request_;
+    request.cluster = request_.cluster->kinds[kind];
+    request.cluster->memory_margin = request_.cluster->memory_margin;
+    request.cluster->routing_imbalance = request_.cluster->routing_imbalance;
+    own = std::make_unique<OnKind>(step_, std::move(request));
+  }
+  return own->tables;
+}
+
+std::vector<std::optional<std::size_t>> Tables::kinds_of(const Constraints& s) const {
+  std::vector<std::optional<std::size_t>> out;
+  const int devices = stage_devices(s);
+  for (int stage = 0; stage < stages_of(s); ++stage)
+    out.push_back(kind_of(*request_.cluster, stage * devices, devices));
+  return out;
+}
+
+Cluster Tables::devices_of(const Constraints& s) const {
+  const Cluster& all = *request_.cluster;
+  if (is_on_fastest(s)) return fastest_part(all, stage_devices(s));
+  Cluster out = all.part(0, stage_devices(s));
+  if (!all.kinds.empty()) set_devices(out, all);
+  return out;
+}
+
 const Graph* Tables::graph(int micro_batches) {
   if (micro_batches < 1) return nullptr;
   const auto [it, is_new] = graphs_.try_emplace(micro_batches);
@@ -78,7 +107,7 @@ const Network* Tables::network(int micro_batches, int summed, const Row& row) {
 /// Null where the structure cannot split one of them.
 const Pieces* Tables::figures(const Constraints& s, int summed) {
   const Row& pieces = row(s);
-  const Key key(of_pieces(s), summed, &pieces == &shelf_->whole);
+  const Key key(of_pieces(s), summed, &pieces == &shelf_->whole, is_on_fastest(s));
   const auto [it, is_new] = figures_.try_emplace(key);
   if (!is_new) return it->second.get();
   const Network* network = this->network(*s.micro_batches, summed, pieces);
@@ -90,7 +119,7 @@ const Pieces* Tables::figures(const Constraints& s, int summed) {
   const Pieces* others = repeats_layers ? figures(kept, summed) : nullptr;
   if (repeats_layers && !others) return nullptr;
   auto made = attempt(why_, [&] {  // else of a dim that does not divide
-    const Cluster stage = request_.cluster->part(0, stage_devices(s));
+    const Cluster stage = devices_of(s);
     auto out = std::make_unique<Pieces>();
     for (int k = 0; k < pieces.kind_count(); ++k)
       out->push_back(others && !pieces.is_layer(k) ? (*others)[at(k)]
@@ -121,12 +150,13 @@ const Pieces& Tables::shared_by_layers(Constraints s, std::int64_t samples) {
   const int summed = summed_of(pipelining_of(s));
   Constraints kind = of_pieces(without_replicas(s));
   kind.micro_batches.reset();
-  const auto [it, is_new] = shared_.try_emplace({kind, samples, summed, &row(s) == &shelf_->whole});
+  const auto [it, is_new] =
+      shared_.try_emplace({kind, samples, summed, &row(s) == &shelf_->whole, is_on_fastest(s)});
   const Pieces* one = is_new ? alone(s, samples) : nullptr;
   if (!one) return it->second;
   s = without_replicas(s);
   s.micro_batches = static_cast<int>(samples_ / samples / replicas_of(s));
-  const Cluster stage = request_.cluster->part(0, stage_devices(s));
+  const Cluster stage = devices_of(s);
   const Network* network = this->network(*s.micro_batches, summed, row(s));
   for (std::size_t k = 0; k < one->size(); ++k) {
     Figures& shared = it->second.emplace_back();

@@ -52,6 +52,15 @@ class Tables {
   /// Adds what that takes of one, with the memory for it.
   void wait_for_replicas(Pieces& pieces, const Constraints& s);
 
+  /// Of the same network on devices of one kind of a cluster that has several.
+  Tables& on_kind(std::size_t kind);
+  /// Where devices are of several kinds figures are those of the fastest, which some stage may have; of one stage of the slowest.
+  bool is_on_fastest(const Constraints& s) const {
+    return !request_.cluster->kinds.empty() && stages_of(s) > 1;
+  }
+  /// On which the stages of `s` are: nothing for one with several, or where there is but one.
+  std::vector<std::optional<std::size_t>> kinds_of(const Constraints& s) const;
+
   /// By whose memory plans are judged.
   const Framework& framework() const { return framework_; }
 
@@ -62,8 +71,9 @@ class Tables {
   const std::string& why() const { return why_; }
 
  private:
-  /// What pieces depend on, micro-batches that are summed, and whether all is one piece.
-  using Key = std::tuple<Constraints, int, bool>;
+  struct OnKind;
+  /// What pieces depend on, micro-batches that are summed, whether all is one piece, and on which devices it is.
+  using Key = std::tuple<Constraints, int, bool, bool>;
 
   const Network* network(int micro_batches, int summed, const Row& row);
   const Pieces* figures(const Constraints& s, int summed);
@@ -73,6 +83,8 @@ class Tables {
     return alone(s, samples_of_device, mode_of(s));
   }
   const Pieces* alone(const Constraints& s) { return alone(s, samples_of_device(s)); }
+  /// The devices of a stage.
+  Cluster devices_of(const Constraints& s) const;
   bool shares_links(const Constraints& s) const;
   std::optional<Pieces> as_it_is(const Constraints& s);
   void let_layers_share(Pieces& pieces, const Constraints& s, std::int64_t of_samples);
@@ -100,10 +112,17 @@ class Tables {
   bool has_layers_ = false;
   std::optional<bool> replicas_wait_;  // not known yet
   std::map<Key, std::unique_ptr<Pieces>> figures_;
-  std::map<std::tuple<Constraints, std::int64_t, int, bool>, Pieces> shared_;
+  std::map<std::tuple<Constraints, std::int64_t, int, bool, bool>, Pieces> shared_;
   std::map<Pipelining, std::vector<int>> slots_;
   std::int64_t samples_ = 0;
   std::string why_;
+  std::map<std::size_t, std::unique_ptr<OnKind>> kinds_;  // of a cluster that has several
+};
+
+struct Tables::OnKind {
+  PlanRequest request;
+  Tables tables;
+  OnKind(const StepOf& step, PlanRequest asked) : request(std::move(asked)), tables(step, request) {}
 };
 
 }  // namespace shardwright::automatic

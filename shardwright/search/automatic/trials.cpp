@@ -77,9 +77,9 @@ void Trials::refuse(std::size_t number) {
 }
 
 Evaluation Trials::judge(Plan plan, const Graph& graph, std::size_t number) {
-  const Evaluation e =
-      evaluate(compile_pipeline(graph, plan, {.formats = request_.formats, .verifies = false}),
-               *request_.cluster, {.memory_cap = cap_, .framework = plan.settings.framework});
+  const Evaluation e = evaluate(
+      compile_pipeline(graph, plan, {.formats = request_.formats, .verifies = false}), *request_.cluster,
+      {.memory_cap = request_.options.memory_cap, .framework = plan.settings.framework});
   if (const auto cap = request_.options.host_cap; cap && e.estimate.host_bytes > *cap)
     throw Infeasible(fmt::format("no plan: {} of the host for each device, which has {} for it",
                                  bytes_text(e.estimate.host_bytes), bytes_text(*cap)));

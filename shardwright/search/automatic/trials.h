@@ -16,9 +16,8 @@ void tell_bound(Plan& plan, const PlanRequest& request, double bound, double sec
 
 class Trials {
  public:
-  /// For the cluster of `request`; a device holds `cap` bytes. Both `request` and `record` must outlive it.
-  Trials(const PlanRequest& request, std::int64_t cap, Record& record)
-      : request_(request), cap_(cap), record_(record) {}
+  /// For the cluster of `request`. Both must outlive it.
+  Trials(const PlanRequest& request, Record& record) : request_(request), record_(record) {}
 
   /// What the program of the plan for `asked` takes, if there is such a plan; `number`: of its entry in the record.
   std::optional<Evaluation> run(const Graph& graph, PlanRequest asked, std::size_t number);
@@ -51,7 +50,6 @@ class Trials {
   void refuse(std::size_t number);
 
   const PlanRequest& request_;
-  std::int64_t cap_;
   Record& record_;
   std::optional<Plan> best_;
   std::size_t best_number_ = 0;

@@ -78,7 +78,7 @@ class Counter {
       lasting_bytes_ =
           lasting_bytes(step_(chooses_structure(r) ? 1 : settings_of(r).pipelining.batch_parts()));
     const std::int64_t least = *lasting_bytes_ / devices,
-                       most = r.options.memory_cap.value_or(usable_bytes(*r.cluster));
+                       most = r.options.memory_cap.value_or(most_usable_bytes(*r.cluster));
     const bool is_all_here =
         !settings_of(r).offload.is_on();  // only where it is said is some of it looked for on the host
     if (least > most && is_all_here)

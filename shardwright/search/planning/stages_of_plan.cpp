@@ -75,7 +75,7 @@ PlanRequest request_of_stage(const PlanRequest& request, const Plan& plan, const
   if (p.stages == 1) return out;
   if (p.schedule.chunks > 1)  // they share a device
     out.options.memory_cap =
-        request.options.memory_cap.value_or(usable_bytes(plan.cluster)) / p.schedule.chunks;
+        request.options.memory_cap.value_or(usable_bytes(*out.cluster)) / p.schedule.chunks;
   out.constraints = of_stage(request.constraints, whole, part);
   if (out.devices == 1) out.parallel = Parallel::stand_alone;
   return out;

@@ -1,0 +1,123 @@
+#include "shardwright/cost/mixed_cluster.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "shardwright/base/error.h"
+
+namespace shardwright {
+namespace {
+
+std::int64_t left_of(const Cluster& c) { return c.memory_bytes - c.reserved_bytes; }
+
+/// What the mean device costs, if it is known of all.
+std::optional<double> mean_price(const std::vector<Cluster>& kinds) {
+  double all = 0;
+  int devices = 0;
+  for (const Cluster& kind : kinds) {
+    if (!kind.price_per_hour) return std::nullopt;
+    all += *kind.price_per_hour * kind.devices();
+    devices += kind.devices();
+  }
+  return all / devices;
+}
+
+}  // namespace
+
+LinkLevel slower_of(LinkLevel a, const LinkLevel& b) {
+  if (b.bytes_per_second < a.bytes_per_second) a.kind = b.kind, a.bytes_per_second = b.bytes_per_second;
+  a.latency_seconds = std::max(a.latency_seconds, b.latency_seconds);
+  a.start_seconds = std::max(a.start_seconds, b.start_seconds);
+  a.member_seconds = std::max(a.member_seconds, b.member_seconds);
+  if (a.wiring != b.wiring) a.wiring = Wiring::switched;
+  return a;
+}
+
+double speed_of(const Cluster& cluster) {
+  return cluster.flops_per_second.of(DType::bf16) * cluster.efficiency_of(WorkKind::contraction).best;
+}
+
+void set_devices(Cluster& to, const Cluster& from) {
+  to.flops_per_second = from.flops_per_second;
+  to.memory_bytes_per_second = from.memory_bytes_per_second;
+  to.caches = from.caches;
+  to.memory_bytes = from.memory_bytes;
+  to.reserved_bytes = from.reserved_bytes;
+  to.kernel_seconds = from.kernel_seconds;
+  to.efficiency = from.efficiency;
+  to.rows = from.rows;
+  to.price_per_hour = from.price_per_hour;
+}
+
+std::vector<Cluster> part_of_kinds(const Cluster& cluster, int first, int count) {
+  std::vector<Cluster> out;
+  int begin = 0;
+  for (const Cluster& kind : cluster.kinds) {
+    const int from = std::max(first, begin), end = std::min(first + count, begin + kind.devices());
+    if (from < end) {
+      out.push_back(kind.part(from - begin, end - from));
+      out.back().memory_margin = cluster.memory_margin;
+      out.back().routing_imbalance = cluster.routing_imbalance;
+    }
+    begin += kind.devices();
+  }
+  return out;
+}
+
+void set_kinds(Cluster& cluster, std::vector<Cluster> kinds) {
+  cluster.kinds = std::move(kinds);
+  if (cluster.kinds.empty()) return;
+  set_devices(cluster, *std::ranges::min_element(cluster.kinds, {}, speed_of));
+  const Cluster& least = *std::ranges::min_element(cluster.kinds, {}, left_of);
+  cluster.memory_bytes = least.memory_bytes, cluster.reserved_bytes = least.reserved_bytes;
+  for (const Cluster& kind : cluster.kinds) {
+    cluster.memory_bytes_per_second = std::min(cluster.memory_bytes_per_second, kind.memory_bytes_per_second);
+    cluster.kernel_seconds = std::max(cluster.kernel_seconds, kind.kernel_seconds);
+  }
+  cluster.price_per_hour = mean_price(cluster.kinds);
+}
+
+Cluster joined(std::string name, std::vector<Cluster> kinds, LinkLevel between) {
+  std::int64_t all = 0;
+  int per_node = 0;
+  for (const Cluster& kind : kinds)
+    all += kind.devices(), per_node = std::gcd(per_node, kind.devices_per_node);
+  if (all > most_devices) throw error("cluster '{}' has more than {} devices", name, most_devices);
+  Cluster out = kinds.front();
+  out.name = std::move(name);
+  out.devices_per_node = per_node;
+  out.nodes = static_cast<int>(all) / per_node;
+  out.links.clear();
+  for (std::size_t level = 0; level < kinds.front().links.size(); ++level) {  // those that all have
+    const int block = kinds.front().links[level].devices;
+    const auto has_it = [&](const Cluster& kind) {
+      return level < kind.links.size() && kind.links[level].devices == block;
+    };
+    if (block >= all || !std::ranges::all_of(kinds, has_it)) break;
+    out.links.push_back(kinds.front().links[level]);
+    for (const Cluster& kind : kinds) out.links.back() = slower_of(out.links.back(), kind.links[level]);
+  }
+  between.devices = static_cast<int>(all);
+  out.links.push_back(between);
+  set_kinds(out, std::move(kinds));
+  return out;
+}
+
+Cluster fastest_part(const Cluster& cluster, int count) {
+  const Cluster* fastest = nullptr;
+  for (const Cluster& kind : cluster.kinds)
+    if (kind.devices() >= count && (!fastest || speed_of(kind) > speed_of(*fastest))) fastest = &kind;
+  return (fastest ? *fastest : cluster).part(0, count);
+}
+
+std::optional<std::size_t> kind_of(const Cluster& cluster, int first, int count) {
+  int begin = 0;
+  for (std::size_t k = 0; k < cluster.kinds.size(); ++k) {
+    const int end = begin + cluster.kinds[k].devices();
+    if (first >= begin && first + count <= end) return k;
+    begin = end;
+  }
+  return std::nullopt;
+}
+
+}  // namespace shardwright

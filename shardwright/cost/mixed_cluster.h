@@ -1,0 +1,37 @@
+// Clusters whose devices are of several kinds: each a cluster of its own, joined by a link between nodes.
+//
+//   h100:8+a100-80g:8    ranks 0 to 7: H100, ranks 8 to 15: A100
+//
+// What works on devices of several kinds waits for the slowest, and has room where the least memory is: so a cluster's own figures
+// are these, and whoever knows nothing of kinds prices too high, never too low. A stage on devices of one kind has that one's
+// (Cluster::part).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shardwright/cost/cluster.h"
+
+namespace shardwright {
+
+/// `kinds` one after the other, with `between` joining all devices. Throws: Error where they are too many.
+Cluster joined(std::string name, std::vector<Cluster> kinds, LinkLevel between);
+/// Of two levels what each takes longest.
+LinkLevel slower_of(LinkLevel a, const LinkLevel& b);
+
+/// Products of bf16 that a device does in a second, as far as kernels reach its peak.
+double speed_of(const Cluster& cluster);
+/// What a device is, without how many there are and how they are joined.
+void set_devices(Cluster& to, const Cluster& from);
+
+/// Of each kind that is among the `count` devices from `first` on those; empty where all devices are of one kind.
+std::vector<Cluster> part_of_kinds(const Cluster& cluster, int first, int count);
+/// Makes `kinds`, if there are any, those of `cluster`.
+void set_kinds(Cluster& cluster, std::vector<Cluster> kinds);
+
+/// `count` devices of the fastest kind that has as many next to each other; where none has, the first ones.
+Cluster fastest_part(const Cluster& cluster, int count);
+/// Which kind the `count` devices from `first` on are of; nothing where they are of several, or the cluster has but one.
+std::optional<std::size_t> kind_of(const Cluster& cluster, int first, int count);
+
+}  // namespace shardwright
