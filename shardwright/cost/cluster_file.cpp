@@ -239,9 +239,11 @@ std::vector<Cluster> kinds_of(const YAML::Node& node, const Cluster& usual) {
 }
 
 Cluster cluster_of(const YAML::Node& node, const std::string& path) {
-  std::vector<std::string> known{"nodes",   "devices_per_node",  "margin", "links", "host", "link_efficiency",
-                                 "overlap", "routing_imbalance", "kinds"};
+  std::vector<std::string> known{"nodes", "devices_per_node"};
   known.insert(known.end(), keys_of_devices.begin(), keys_of_devices.end());
+  for (const char* key :
+       {"margin", "links", "host", "link_efficiency", "overlap", "routing_imbalance", "kinds"})
+    known.emplace_back(key);
   const Fields fields(node, "", known);
   Cluster c{
       .name = path, .nodes = fields.count("nodes"), .devices_per_node = fields.count("devices_per_node")};
