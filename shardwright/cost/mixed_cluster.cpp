@@ -22,6 +22,17 @@ std::optional<double> mean_price(const std::vector<Cluster>& kinds) {
   return all / devices;
 }
 
+/// Of each rate of both the one that `pick` takes.
+template <class Pick>
+void set_rates(Cluster& to, const Cluster& other, Pick pick) {
+  const PeakFlops a = to.flops_per_second, b = other.flops_per_second;
+  const auto of = [&](DType type) { return pick(a.of(type), b.of(type)); };
+  if (a != b)
+    to.flops_per_second = {
+        .f64 = of(DType::f64), .f32 = of(DType::f32), .bf16 = of(DType::bf16), .f16 = of(DType::f16)};
+  to.memory_bytes_per_second = pick(to.memory_bytes_per_second, other.memory_bytes_per_second);
+}
+
 }  // namespace
 
 LinkLevel slower_of(LinkLevel a, const LinkLevel& b) {
@@ -71,7 +82,7 @@ void set_kinds(Cluster& cluster, std::vector<Cluster> kinds) {
   const Cluster& least = *std::ranges::min_element(cluster.kinds, {}, left_of);
   cluster.memory_bytes = least.memory_bytes, cluster.reserved_bytes = least.reserved_bytes;
   for (const Cluster& kind : cluster.kinds) {
-    cluster.memory_bytes_per_second = std::min(cluster.memory_bytes_per_second, kind.memory_bytes_per_second);
+    set_rates(cluster, kind, [](double a, double b) { return std::min(a, b); });
     cluster.kernel_seconds = std::max(cluster.kernel_seconds, kind.kernel_seconds);
   }
   cluster.price_per_hour = mean_price(cluster.kinds);
@@ -105,9 +116,19 @@ Cluster joined(std::string name, std::vector<Cluster> kinds, LinkLevel between) 
 
 Cluster fastest_part(const Cluster& cluster, int count) {
   const Cluster* fastest = nullptr;
-  for (const Cluster& kind : cluster.kinds)
-    if (kind.devices() >= count && (!fastest || speed_of(kind) > speed_of(*fastest))) fastest = &kind;
-  return (fastest ? *fastest : cluster).part(0, count);
+  int begin = 0, first = 0;
+  for (const Cluster& kind : cluster.kinds) {
+    if (kind.devices() >= count && (!fastest || speed_of(kind) > speed_of(*fastest)))
+      fastest = &kind, first = begin;
+    begin += kind.devices();
+  }
+  Cluster out = cluster.part(first, count);
+  for (const Cluster& kind : cluster.kinds) {
+    if (!fastest || kind.devices() < count) continue;
+    set_rates(out, kind, [](double a, double b) { return std::max(a, b); });
+    out.kernel_seconds = std::min(out.kernel_seconds, kind.kernel_seconds);
+  }
+  return out;
 }
 
 std::optional<std::size_t> kind_of(const Cluster& cluster, int first, int count) {

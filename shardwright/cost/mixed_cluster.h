@@ -29,7 +29,8 @@ std::vector<Cluster> part_of_kinds(const Cluster& cluster, int first, int count)
 /// Makes `kinds`, if there are any, those of `cluster`.
 void set_kinds(Cluster& cluster, std::vector<Cluster> kinds);
 
-/// `count` devices of the fastest kind that has as many next to each other; where none has, the first ones.
+/// `count` devices of the fastest kind that has as many next to each other, with the best rates of all that have; where none has,
+/// the first ones.
 Cluster fastest_part(const Cluster& cluster, int count);
 /// Which kind the `count` devices from `first` on are of; nothing where they are of several, or the cluster has but one.
 std::optional<std::size_t> kind_of(const Cluster& cluster, int first, int count);

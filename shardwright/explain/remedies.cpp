@@ -211,7 +211,7 @@ class Search {
     for (int factor = 2; factor <= 64; factor *= 2) {
       const double share = static_cast<double>(e.estimate.arena_bytes) / factor;
       if (share > most_saved * static_cast<double>(e.cap_bytes)) continue;
-      if (left_ <= 0 || (r.cluster && !is_preset(*r.cluster))) return;
+      if (left_ <= 0 || (r.cluster && (!is_preset(*r.cluster) || !r.cluster->kinds.empty()))) return;
       const int devices = r.devices * factor;
       if (cannot_fit(devices)) continue;
       const Change change = r.cluster ? Change{{"--cluster", resized(*r.cluster, devices).name}}

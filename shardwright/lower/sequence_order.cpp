@@ -44,7 +44,10 @@ class Minding {
 
   bool minds(std::int64_t blocks, OutputsOfTokens outputs) const {
     const int most = outputs == OutputsOfTokens::brought_into_place ? 1 : 0;
-    if (std::ranges::any_of(graph_.outputs, [&](ValueId v) { return sequences_of(v) > most; })) return true;
+    const auto is_first_dim = [&](ValueId v) { return sequences_of(v) > 0 && dims_[at(v.index)][0]; };
+    if (std::ranges::any_of(graph_.outputs,
+                            [&](ValueId v) { return sequences_of(v) > most || is_first_dim(v); }))
+      return true;  // micro-batches stand side by side along the first
     for (NodeId id : graph_.node_ids()) {
       const Node& node = graph_.node(id);
       if (node.phase != Phase::forward) break;

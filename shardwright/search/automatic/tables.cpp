@@ -35,7 +35,7 @@ Pieces passes_alone(Pieces pieces) {
 
 }  // namespace
 
-Tables::Tables(const StepOf& step, const PlanRequest& request)
+Tables::Tables(const StepOf& step, const PlanRequest& request, const Row* known)
     : step_(step),
       request_(request),
       interleave_(settings_of(request).pipelining.interleave),
@@ -45,8 +45,10 @@ Tables::Tables(const StepOf& step, const PlanRequest& request)
   if (!samples) throw error("search auto: no input of the network has a batch to cut into micro-batches");
   samples_ = *samples;
   check_operators(*graph(1), request.constraints);
-  Row row = row_of(*graph(1), *request.cluster, request.constraints);
-  if (const Graph* least = graph(static_cast<int>(samples_)))
+  Row row = known ? *known : row_of(*graph(1), *request.cluster, request.constraints);
+  if (known)
+    why_.clear();
+  else if (const Graph* least = graph(static_cast<int>(samples_)))
     row = without_missing(std::move(row), *least);
   else
     why_.clear();  // nobody has asked for it
@@ -61,7 +63,7 @@ Tables& Tables::on_kind(std::size_t kind) {
     request.cluster = request_.cluster->kinds[kind];
     request.cluster->memory_margin = request_.cluster->memory_margin;
     request.cluster->routing_imbalance = request_.cluster->routing_imbalance;
-    own = std::make_unique<OnKind>(step_, std::move(request));
+    own = std::make_unique<OnKind>(step_, std::move(request), shelf_->row);
   }
   return own->tables;
 }

@@ -20,8 +20,8 @@ inline int summed_of(const Pipelining& p) { return p.batch_parts() > 1 ? 2 : 1; 
 
 class Tables {
  public:
-  /// All must outlive it. Throws: Error if no input of the network has a batch.
-  Tables(const StepOf& step, const PlanRequest& request);
+  /// All must outlive it. `row`: the pieces of the network, if they are known. Throws: Error if no input of the network has a batch.
+  Tables(const StepOf& step, const PlanRequest& request, const Row* row = nullptr);
 
   /// Of a step, of which parts of a micro-batch that run side by side count as one.
   std::int64_t samples() const { return samples_; }
@@ -122,7 +122,8 @@ class Tables {
 struct Tables::OnKind {
   PlanRequest request;
   Tables tables;
-  OnKind(const StepOf& step, PlanRequest asked) : request(std::move(asked)), tables(step, request) {}
+  OnKind(const StepOf& step, PlanRequest asked, const Row& row)
+      : request(std::move(asked)), tables(step, request, &row) {}
 };
 
 }  // namespace shardwright::automatic
