@@ -26,6 +26,10 @@ void set_devices(Cluster& to, const Cluster& from);
 
 /// Of each kind that is among the `count` devices from `first` on those; empty where all devices are of one kind.
 std::vector<Cluster> part_of_kinds(const Cluster& cluster, int first, int count);
+/// Each kind with what is asked of the whole cluster.
+inline std::vector<Cluster> kinds_of(const Cluster& cluster) {
+  return part_of_kinds(cluster, 0, cluster.devices());
+}
 /// Makes `kinds`, if there are any, those of `cluster`.
 void set_kinds(Cluster& cluster, std::vector<Cluster> kinds);
 

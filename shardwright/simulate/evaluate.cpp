@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "shardwright/cost/mixed_cluster.h"
 #include "shardwright/simulate/framework_memory.h"
 
 namespace shardwright {
@@ -16,10 +17,7 @@ std::int64_t usable_bytes(const Cluster& cluster) {
 
 std::int64_t most_usable_bytes(const Cluster& cluster) {
   std::int64_t most = usable_bytes(cluster);
-  for (Cluster kind : cluster.kinds) {
-    kind.memory_margin = cluster.memory_margin;
-    most = std::max(most, usable_bytes(kind));
-  }
+  for (const Cluster& kind : kinds_of(cluster)) most = std::max(most, usable_bytes(kind));
   return most;
 }
 
@@ -55,10 +53,6 @@ Estimate with_framework(Estimate e, const Pipeline& pipeline, std::string_view f
   e.memory = most.memory;
   return e;
 }
-
-}  // namespace
-
-namespace {
 
 /// Where devices hold unlike much, what is told of memory is that of the stage that leaves least of its own's.
 void tell_tightest(Evaluation& e, const Pipeline& pipeline, const Cluster& cluster) {

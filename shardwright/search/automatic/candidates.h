@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "shardwright/cost/mixed_cluster.h"
 #include "shardwright/search/automatic/bounds.h"
 #include "shardwright/search/automatic/forecast.h"
 #include "shardwright/simulate/evaluate.h"
@@ -51,12 +52,9 @@ class Candidates {
   Candidates(Tables& tables, Bounds& bounds, const Cluster& cluster, std::int64_t cap,
              std::optional<std::int64_t> host_cap = {})
       : tables_(tables), bounds_(bounds), cluster_(cluster), cap_(static_cast<double>(cap)) {
-    for (const Cluster& kind : cluster.kinds) {
-      Cluster own = kind;
-      own.memory_margin = cluster.memory_margin;
-      const bool is_usable = cap == usable_bytes(cluster);  // else somebody has said how much of any device
-      rooms_.push_back(is_usable ? static_cast<double>(usable_bytes(own)) / cap_ : 1);
-    }
+    const bool is_usable = cap == usable_bytes(cluster);  // else somebody has said how much of any device
+    for (const Cluster& kind : kinds_of(cluster))
+      rooms_.push_back(is_usable ? static_cast<double>(usable_bytes(kind)) / cap_ : 1);
     if (host_cap) host_cap_ = static_cast<double>(*host_cap);
   }
 

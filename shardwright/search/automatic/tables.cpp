@@ -60,9 +60,7 @@ Tables& Tables::on_kind(std::size_t kind) {
   std::unique_ptr<OnKind>& own = kinds_[kind];
   if (!own) {
     PlanRequest request = request_;
-    request.cluster = request_.cluster->kinds[kind];
-    request.cluster->memory_margin = request_.cluster->memory_margin;
-    request.cluster->routing_imbalance = request_.cluster->routing_imbalance;
+    request.cluster = shardwright::kinds_of(*request_.cluster)[kind];
     own = std::make_unique<OnKind>(step_, std::move(request), shelf_->row);
   }
   return own->tables;
