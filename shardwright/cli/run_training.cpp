@@ -37,6 +37,7 @@ std::optional<StepComparison> tell_figures(Session& session, PreparedTraining& t
     if (compares && is_first_rank())
       recorded.comparison = compared(session.pipeline(), training.cluster, trace);
   }
+  recorded.routing_imbalance = session.routing_imbalance();
   training.reporter.summary(session, memory, recorded, training.misfit);
   return recorded.comparison;
 }

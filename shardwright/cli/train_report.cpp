@@ -203,6 +203,7 @@ void Reporter::summary(const Session& session, const MemoryMarks& memory, const 
       summary["exposed_communication_seconds"] = traced->exposed_communication_seconds;
       summary["bubble_fraction"] = traced->bubble_fraction;
     }
+    if (recorded.routing_imbalance) summary["routing_imbalance"] = *recorded.routing_imbalance;
     if (recorded.comparison) summary["compare_plan"] = json_of(*recorded.comparison);
     terminal_.out << nlohmann::ordered_json{{"summary", summary}}.dump() << "\n";
     terminal_.err << misfit;
@@ -212,6 +213,11 @@ void Reporter::summary(const Session& session, const MemoryMarks& memory, const 
       "{} steps on {} device{}, {:.3g} ms a step, {} in each device's arena, {} received a step\n",
       seconds_.size(), devices, devices == 1 ? "" : "s", median_seconds() * 1e3, bytes_text(s.arena_bytes),
       bytes_text(s.bytes_communicated_per_step));
+  if (recorded.routing_imbalance)
+    terminal_.out << fmt::format(
+        "experts: in the last step the busiest device had {:.3g} times the mean of what routers give them "
+        "(--routing-imbalance)\n",
+        *recorded.routing_imbalance);
   if (traced)
     terminal_.out << fmt::format(
         "traced: {:.3g} ms of a step is communication that is waited for, {} is bubble\n",

@@ -23,7 +23,8 @@ namespace shardwright {
 struct Recorded {
   std::optional<TraceFigures> figures = {};
   std::optional<StepComparison> comparison = {};
-  bool is_asked = false;  // for that; a page shows it anyway
+  bool is_asked = false;                         // for that; a page shows it anyway
+  std::optional<double> routing_imbalance = {};  // of experts that devices share, in the last step
 };
 
 class Reporter {

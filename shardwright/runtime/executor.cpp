@@ -29,7 +29,8 @@ Executor::Executor(const Pipeline& pipeline, Backend& backend, Communicator& com
       communicator_(communicator),
       ports_(std::move(ports)),
       step_(step_of(pipeline, communicator.rank())),
-      memory_(memory) {
+      memory_(memory),
+      routed_(pipeline) {
   hold_stages();
   set_aside_states();
   find_kept();
@@ -168,7 +169,10 @@ PreparedKernel Executor::prepare_kernel(const Instruction& i, int micro_batch) {
   std::size_t n = at(i.what);
   do calls.push_back(bind(i.stage, graph.nodes[n], micro_batch));
   while (++n < graph.nodes.size() && graph.nodes[n].is_fused);
-  return backend_of(graph.nodes[at(i.what)]).prepare(calls);
+  PreparedKernel out = backend_of(graph.nodes[at(i.what)]).prepare(calls);
+  return backend_.is_host()
+             ? routed_.counted(std::move(out), i.stage, {i.what}, calls_[at(calls_.size() - calls.size())])
+             : std::move(out);
 }
 
 Backend& Executor::backend_of(const Node& node) {
@@ -258,26 +262,6 @@ bool Executor::restore() {
                   static_cast<std::size_t>(bytes_of(copy.to)));
   backend_.wait();
   return true;
-}
-
-/// Where stages are, something from or to others may always be on its way; else between a start and its finish, if
-/// anything stands there.
-void Executor::mark_hiding(Actions& actions) const {
-  const bool has_crossings = std::any_of(step_.transfers.begin(), step_.transfers.end(),
-                                         [](const PreparedTransfer& t) { return t.crossing >= 0; });
-  std::set<int> started;
-  int open = 0;  // at first what has been started before this section
-  for (const Action& a : actions) {
-    if (a.instruction.act == Act::start) started.insert(a.instruction.what);
-    open += a.instruction.act == Act::finish && !started.contains(a.instruction.what);
-  }
-  for (std::size_t a = 0; a < actions.size(); ++a) {
-    const Instruction& i = actions[a].instruction;
-    open += (i.act == Act::start) - (i.act == Act::finish);
-    const bool is_at_once = i.act == Act::start && a + 1 < actions.size() &&
-                            actions[a + 1].instruction == Instruction{Act::finish, i.stage, i.what, 0};
-    actions[a].is_hiding = !is_at_once && (open > 0 || has_crossings);
-  }
 }
 
 TensorView Executor::view(int stage, ValueId v, int micro_batch) const {

@@ -20,6 +20,7 @@
 #include "shardwright/runtime/communicator/communicator.h"
 #include "shardwright/runtime/communicator/vigil.h"
 #include "shardwright/runtime/flight_record.h"
+#include "shardwright/runtime/routed_counts.h"
 #include "shardwright/runtime/trace.h"
 
 namespace shardwright {
@@ -61,6 +62,8 @@ class Executor {
   const Box& box(int stage, ValueId v) const;
   const RankStep& step() const { return step_; }
   const FlightRecord& flight_record() const { return flight_record_; }
+  /// Of the last step; zeros where devices have memory of their own.
+  const RoutedCounts& routed() const { return routed_; }
   /// All that this rank holds in memory of its device.
   std::span<std::byte> arena() const { return memory_; }
 
@@ -170,8 +173,9 @@ class Executor {
   std::map<const std::byte*, const std::byte*> kept_;  // what the update changes: ends, by begins
   std::vector<Held> held_;                             // by stage; empty of those that others run
   std::deque<LocalCall> calls_;                        // a deque, because kernels refer to its elements
-  std::vector<std::size_t> first_numbers_;             // by transfer: where those of its copies begin
-  std::vector<int> numbers_;                           // the communicator's, or of host_copies_
+  RoutedCounts routed_;
+  std::vector<std::size_t> first_numbers_;  // by transfer: where those of its copies begin
+  std::vector<int> numbers_;                // the communicator's, or of host_copies_
   std::vector<Copy> copies_;
   std::deque<Memory> staging_;
   std::vector<Copy> before_;  // of states that do not wait for the gradients of all

@@ -1,5 +1,8 @@
 // Transfers of a rank: those between ranks are the communicator's; those between device and host the backend copies.
 
+#include <algorithm>
+#include <set>
+
 #include "shardwright/base/index.h"
 #include "shardwright/runtime/executor.h"
 
@@ -23,10 +26,14 @@ void Executor::prepare_transfers() {
         continue;
       }
       std::vector<BoundTransfer> bound;
-      for (const Part& p : t.parts)
-        bound.push_back({*p.transfer, p.dtype,
-                         p.from.is_valid() ? view(t.from_stage, p.from, micro_batch).data : nullptr,
-                         p.to.is_valid() ? view(t.to_stage, p.to, micro_batch).data : nullptr});
+      const auto data = [&](int stage, ValueId v) {
+        return v.is_valid() ? view(stage, v, micro_batch).data : nullptr;
+      };
+      for (const Part& p : t.parts) {
+        bound.push_back({*p.transfer, p.dtype, data(t.from_stage, p.from), data(t.to_stage, p.to),
+                         data(t.from_stage, p.ids)});
+        if (p.ids.is_valid()) bound.back().ids_dtype = view(t.from_stage, p.ids, micro_batch).dtype;
+      }
       numbers_.push_back(communicator_.prepare(bound));
     }
   }
@@ -65,6 +72,26 @@ void Executor::finish_transfer(const Instruction& i, int micro_batch) {
   const int number = number_of(i, micro_batch);
   if (!is_of_host(step_.transfer(i).kind())) return communicator_.finish(number);
   backend_.wait_for(host_copies_[at(number)].last, DeviceStream::compute);
+}
+
+/// Where stages are, something from or to others may always be on its way; else between a start and its finish, if
+/// anything stands there.
+void Executor::mark_hiding(Actions& actions) const {
+  const bool has_crossings = std::any_of(step_.transfers.begin(), step_.transfers.end(),
+                                         [](const PreparedTransfer& t) { return t.crossing >= 0; });
+  std::set<int> started;
+  int open = 0;  // at first what has been started before this section
+  for (const Action& a : actions) {
+    if (a.instruction.act == Act::start) started.insert(a.instruction.what);
+    open += a.instruction.act == Act::finish && !started.contains(a.instruction.what);
+  }
+  for (std::size_t a = 0; a < actions.size(); ++a) {
+    const Instruction& i = actions[a].instruction;
+    open += (i.act == Act::start) - (i.act == Act::finish);
+    const bool is_at_once = i.act == Act::start && a + 1 < actions.size() &&
+                            actions[a + 1].instruction == Instruction{Act::finish, i.stage, i.what, 0};
+    actions[a].is_hiding = !is_at_once && (open > 0 || has_crossings);
+  }
 }
 
 }  // namespace shardwright

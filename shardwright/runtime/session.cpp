@@ -232,6 +232,27 @@ MemoryMarks Session::memory_marks() const {
   return out;
 }
 
+std::optional<double> Session::routing_imbalance() const {
+  const State& s = *state_;
+  s.driver.check_usable();
+  const RoutedCounts& own = s.ranks.front().executor().routed();
+  if (own.counts().empty()) return std::nullopt;
+  std::vector<std::vector<std::int64_t>> counts;
+  if (s.has_others())
+    counts = s.together("gathering figures", [&] {
+      return gathered(s.ranks.front().communicator(), s.ranks.front().backend(), own.counts());
+    });
+  else
+    for (const Rank& rank : s.ranks) counts.push_back(rank.executor().routed().counts());
+  std::vector<std::int64_t> most(own.counts().size()), all(most.size());
+  for (const auto& of_rank : counts)
+    for (std::size_t i = 0; i < of_rank.size(); ++i) {
+      most[i] = std::max(most[i], of_rank[i]);
+      all[i] += of_rank[i];
+    }
+  return imbalance_of(most, all, own.ranks());
+}
+
 std::vector<Tensor> Session::step(const std::map<std::string, Tensor>& batch) {
   return state_->step([&] { state_->tensors.bind(batch); });
 }

@@ -75,6 +75,10 @@ class Session {
   /// All that its ranks hold on their devices, for sessions that share it.
   std::vector<std::span<std::byte>> memory() const;
 
+  /// Of experts that devices share: how many times the mean of what routers give them the busiest had in the last step. On all
+  /// processes at the same time; on others than the first, and without such experts, nothing.
+  std::optional<double> routing_imbalance() const;
+
   /// Those that this process runs.
   std::vector<int> ranks() const;
   /// Parameters and states by name: which parts of them a rank holds, and which it alone gives.
