@@ -39,12 +39,16 @@ class FieldWriter {
     add("model", "tensor_model_parallel_size", grid_.of("tp"));
     add("model", "pipeline_model_parallel_size", grid_.of("pp"));
     if (grid_.by_sequence()) add("model", "sequence_parallel", true);
+    if (grid_.by_sequence() && plan_.plan.settings.overlap_tensor) add("model", "tp_comm_overlap", true);
     if (grid_.of("cp") > 1) add("model", "context_parallel_size", grid_.of("cp"));
     if (const int experts = grid_.of("ep"); experts > 1) {
       add("model", "expert_model_parallel_size", experts);
       add("model", "expert_tensor_parallel_size", grid_.said.degrees.of_experts_features());
     }
     left_.take({"dp", "tp", "pp", "cp", "ep", "etp", "sequence_parallel"});
+    if (grid_.by_sequence()) left_.take({"overlap_tensor"});
+    if (!grid_.by_sequence())
+      left_.leave({"overlap_tensor"}, "Megatron overlaps with sequence parallelism alone");
     left_.read_as("megatron-lm");
     left_.leave({"operators split otherwise"}, "Megatron splits as --set with these degrees does");
     left_.leave({"micro_batch_interleave"}, "there is no such setting");

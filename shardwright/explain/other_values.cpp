@@ -12,8 +12,15 @@
 namespace shardwright {
 namespace {
 
-constexpr std::array<std::string_view, 8> words{"dp",   "tp",        "pp",       "micro_batches",
-                                                "zero", "recompute", "schedule", "sequence_parallel"};
+constexpr std::array<std::string_view, 9> words{"dp",
+                                                "tp",
+                                                "pp",
+                                                "micro_batches",
+                                                "zero",
+                                                "recompute",
+                                                "schedule",
+                                                "sequence_parallel",
+                                                "overlap_tensor"};
 
 /// Powers of two that divide `n`, at most `most`.
 std::vector<std::string> parts_of_number(std::int64_t n, std::int64_t most) {
@@ -64,6 +71,8 @@ std::optional<Plan> in_its_place(std::string_view word, const Constraints& asked
     s.recompute = {.mode = asked.recompute->mode, .options = default_options(asked.recompute->mode)};
   } else if (word == "schedule" && asked.schedule->chunks == 1 && s.pipelining.schedule.chunks == 1) {
     s.pipelining.schedule = *asked.schedule;
+  } else if (word == "overlap_tensor") {
+    s.overlap_tensor = *asked.overlap_tensor;
   } else if (word == "zero" && std::max(s.optimizer_parallel.level, *asked.zero) < of_weights) {
     s.optimizer_parallel.level = *asked.zero;
   } else {

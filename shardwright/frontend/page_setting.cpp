@@ -40,6 +40,7 @@ std::string setting_html(const Plan& plan) {
   add("micro_batches", std::to_string(p.micro_batches));
   if (p.interleave > 1) add("micro_batch_interleave", std::to_string(p.interleave));
   add("zero", std::to_string(plan.settings.optimizer_parallel.level));
+  if (plan.settings.overlap_tensor) add("overlap_tensor", "1");
   if (p.stages > 1) add("schedule", name_of(p.schedule));
   std::string out = code_html(join(words, ","));
   if (p.schedule.chunks > 1) out += fmt::format(" · {} stages × {} chunks", p.stages, p.schedule.chunks);

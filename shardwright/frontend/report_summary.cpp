@@ -12,6 +12,7 @@
 #include "shardwright/frontend/report.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/compile.h"
+#include "shardwright/plan/decided.h"
 #include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {
@@ -112,6 +113,11 @@ SummaryLine settings_line(const Plan& plan, const BatchSize& batch) {
                        batch.samples == p.micro_batches ? "" : "s");
   if (p.interleave > 1) out += fmt::format(" in {} parts side by side", p.interleave);
   if (p.stages > 1) out += ", " + name_of(p.schedule);
+  if (plan.settings.overlap_tensor) {
+    const Degrees degrees = decided_by(plan, 0).degrees;
+    const bool may_wait = degrees.said("tp") != 1 || degrees.sharing(Sharing::sequence) > 1;
+    out += may_wait ? ", products beside their transfers" : ", overlap_tensor with nothing to overlap (tp=1)";
+  }
   const std::string again = words_of(plan.settings.recompute);
   const std::string brief = fmt::format(
       "step: {}; {}", out, kept[static_cast<std::size_t>(plan.settings.optimizer_parallel.level)]);

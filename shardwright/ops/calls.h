@@ -25,6 +25,38 @@ inline ValueId reordered(Builder& builder, ValueId x, std::size_t dim, std::int6
   return builder.call("reorder", {x}, {{"dim", static_cast<std::int64_t>(dim)}, {"order", order}});
 }
 
+/// `x`, whose dim `dim` is `parts` equal parts, in `pieces` pieces: each has of all parts the same of their equal runs, one part's
+/// behind the other's.
+inline std::vector<ValueId> in_pieces(Builder& builder, ValueId x, std::size_t dim, std::int64_t parts,
+                                      std::int64_t pieces) {
+  Shape shape = builder.type(x).shape;
+  const std::int64_t run = shape[dim] / (parts * pieces);
+  const auto at_dim = shape.begin() + static_cast<std::ptrdiff_t>(dim);
+  Shape in_runs = shape;
+  shape[dim] = parts * run;
+  in_runs[dim] = parts;
+  in_runs.insert(in_runs.begin() + (at_dim - shape.begin()) + 1, {pieces, run});
+  const ValueId all = builder.call("reshape", {x}, {{"shape", in_runs}});
+  std::vector<ValueId> out =
+      builder.call_all(find_op("split"), {all},
+                       {{"dim", static_cast<std::int64_t>(dim) + 1},
+                        {"sizes", std::vector<std::int64_t>(static_cast<std::size_t>(pieces), 1)}});
+  for (ValueId& piece : out) piece = builder.call("reshape", {piece}, {{"shape", shape}});
+  return out;
+}
+/// What such pieces are of.
+inline ValueId of_pieces(Builder& builder, std::vector<ValueId> pieces, std::size_t dim, std::int64_t parts) {
+  Shape shape = builder.type(pieces.front()).shape;
+  Shape in_runs = shape;
+  in_runs[dim] = parts;
+  in_runs.insert(in_runs.begin() + static_cast<std::ptrdiff_t>(dim) + 1, {1, shape[dim] / parts});
+  shape[dim] *= static_cast<std::int64_t>(pieces.size());
+  for (ValueId& piece : pieces) piece = builder.call("reshape", {piece}, {{"shape", in_runs}});
+  const ValueId all =
+      builder.call("concat", std::move(pieces), {{"dim", static_cast<std::int64_t>(dim) + 1}});
+  return builder.call("reshape", {all}, {{"shape", shape}});
+}
+
 inline const OpDef& sum_op() { return find_op("sum"); }
 /// The element-wise sum of values of one type.
 inline ValueId sum_of(Builder& builder, std::vector<ValueId> addends) {

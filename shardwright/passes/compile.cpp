@@ -5,6 +5,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/cost/cluster.h"
+#include "shardwright/lower/cut_products.h"
 #include "shardwright/lower/offload.h"
 #include "shardwright/lower/recompute.h"
 #include "shardwright/lower/sequence_order.h"
@@ -30,6 +31,7 @@ Program compile(PlannedGraph planned, const Cluster& cluster, const CompileOptio
       options.order ? *options.order : sequence_order({&alone, 1}, OutputsOfTokens::read_as_they_lie);
   if (!planned.offload.operators.empty()) graph = with_hosted(std::move(graph), planned.offload);
   if (planned.recompute.is_on()) graph = with_recompute(graph, planned.recompute, redistributor);
+  if (planned.overlap_tensor) graph = with_cut_products(graph);
   Program program = lower(graph, redistributor, order);
   if (planned.micro_batches.splits_backward) program.graph = with_split_backward(std::move(program.graph));
   program.micro_batches = planned.micro_batches.count;

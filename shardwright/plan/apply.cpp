@@ -200,7 +200,8 @@ PlannedGraph written(Graph graph, Choices choices, const Settings& settings,
                    .comm_fusion = settings.comm_fusion,
                    .recompute = settings.recompute,
                    .offload = settings.offload,
-                   .micro_batches = micro_batches};
+                   .micro_batches = micro_batches,
+                   .overlap_tensor = settings.overlap_tensor};
   out.graph.level = Level::planned;
   out.graph.meshes = std::move(choices.meshes);
   for (std::size_t n = 0; n < choices.strategies.size(); ++n)

@@ -165,6 +165,7 @@ Rows of_step() {
                     schedule_given(has_braces ? value.text.substr(1, value.text.size() - 2) : value.text);
               }),
           switched<&Constraints::sequence_parallel>("sequence_parallel"),
+          switched<&Constraints::overlap_tensor>("overlap_tensor"),
           kept(word<&Constraints::context>("context",
                                            [](Constraints& c, std::string_view, const Given& value) {
                                              c.context = static_cast<ContextWay>(value.word(context_ways));

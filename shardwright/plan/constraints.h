@@ -112,6 +112,7 @@ struct Constraints {
   std::optional<bool> recompute_communication, recompute_shard_kept;  // RecomputeOptions of the mode
   std::optional<Schedule> schedule;
   std::optional<bool> sequence_parallel;  // what tp would repeat is split by the sequence
+  std::optional<bool> overlap_tensor;     // products beside their transfers
   std::optional<ContextWay> context;      // of cp; not said: what sends less
   Rare<Offload> offload;                  // shares; of operators `hosted` says it
   Rare<CommFusion> comm_fusion;           // limits; of parameters fusion_numbers say it

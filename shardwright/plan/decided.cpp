@@ -82,6 +82,7 @@ Constraints decided_by(const Plan& plan, std::int64_t samples) {
   Offload shares = s.offload;
   for (std::string& name : std::exchange(shares.operators, {})) out.hosted.insert(std::move(name));
   if (shares.is_on()) out.offload = std::move(shares);
+  if (s.overlap_tensor) out.overlap_tensor = true;
   if (s.pipelining.stages > 1) out.schedule = s.pipelining.schedule;
   return out;
 }

@@ -61,6 +61,8 @@ struct Settings {
   Recompute recompute = {};
   Offload offload = {};
   Pipelining pipelining = {};
+  bool overlap_tensor =
+      false;  // products beside what brings their operands and adds up their results (lower/cut_products.h)
   std::string framework{own_framework};  // by whose memory it is judged (cost/framework.h)
   bool operator==(const Settings&) const = default;
 };
@@ -127,6 +129,7 @@ struct PlannedGraph {
   Recompute recompute = {};
   Offload offload = {};
   MicroBatches micro_batches = {};
+  bool overlap_tensor = false;
 };
 
 /// Writes `choices` onto the graph of one stage, with the layouts of states that follow from the settings.

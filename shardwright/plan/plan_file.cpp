@@ -142,12 +142,10 @@ const std::vector<std::string>& plan_keys() {
   static const std::vector<std::string> keys = [] {
     const auto words = split(
         "format model made_from fingerprint devices cluster cluster_text memory_margin routing_imbalance "
-        "parallel search "
-        "status "
-        "search_seconds "
+        "parallel search status search_seconds "
         "mesh more_meshes schedule micro_batches micro_batch_interleave stage_plans zero zero_threshold "
         "zero_group comm_fusion "
-        "recompute offload framework "
+        "recompute offload overlap_tensor framework "
         "operators layouts step_seconds compute_seconds communication_seconds exposed_communication_seconds "
         "tokens_per_second recompute_seconds mfu hfu lower_bound_seconds gap stages bubble_seconds "
         "bubble_fraction "
@@ -242,6 +240,7 @@ Plan head_of(const Json& json) {
   if (json.contains("framework"))
     plan.settings.framework = framework_called(text_or(json, "framework", "")).name;
   if (json.contains("recompute")) plan.settings.recompute = recompute_of(json.at("recompute"));
+  plan.settings.overlap_tensor = member_or(json, "overlap_tensor", "true or false", false);
   if (json.contains("offload")) plan.settings.offload = parse_offload(text_or(json, "offload", ""));
   return plan;
 }
@@ -352,6 +351,7 @@ Json json_of(const Plan& plan) {
   out["comm_fusion"] = fusion_json(plan.settings.comm_fusion);
   out["recompute"] = recompute_json(plan.settings.recompute);
   if (plan.settings.offload.is_on()) out["offload"] = to_text(plan.settings.offload);
+  if (plan.settings.overlap_tensor) out["overlap_tensor"] = true;
   if (plan.settings.framework != own_framework) out["framework"] = plan.settings.framework;
   out["operators"] = Json::array();
   for (std::size_t s = 0; s < plan.stages.size(); ++s)

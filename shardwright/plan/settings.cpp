@@ -40,6 +40,7 @@ Settings settings_of(const Constraints& c) {
                     .interleave = c.interleave.value_or(1)};
   if (!c.micro_batches && c.schedule && !c.schedule->rows.empty())
     out.pipelining.micro_batches = micro_batches_of_table(*c.schedule);
+  out.overlap_tensor = c.overlap_tensor.value_or(out.overlap_tensor);
   out.framework = c.framework.value_or(out.framework);
   return out;
 }
@@ -70,6 +71,7 @@ Constraints constraints_of(const Settings& settings) {
   CommFusion limits = settings.comm_fusion;
   out.fusion_numbers = std::exchange(limits.parameters, {});
   fix(out.comm_fusion, limits, usual.comm_fusion);
+  fix(out.overlap_tensor, settings.overlap_tensor, usual.overlap_tensor);
   fix(out.framework, settings.framework, usual.framework);
   return out;
 }

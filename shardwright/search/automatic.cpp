@@ -24,6 +24,7 @@
 #include "shardwright/base/progress.h"
 #include "shardwright/base/text.h"
 #include "shardwright/plan/batch.h"
+#include "shardwright/plan/decided.h"
 #include "shardwright/search/automatic/best_of.h"
 #include "shardwright/search/automatic/prospects.h"
 
@@ -66,6 +67,7 @@ class Search {
   Found run() {
     try_structures();
     try_other_search();
+    try_overlapped();
     Plan plan = told();
     const auto bound = std::isinf(worth_) ? bound_of_all() : std::nullopt;
     return {std::move(plan),
@@ -253,6 +255,15 @@ class Search {
     others_.try_instead(structures, most_attempts);
     std::ranges::reverse(structures);  // with more sharded, and computed again
     if (!trials_.does_fit()) others_.try_instead(structures, most_attempts);
+  }
+
+  /// Of what shares operators; other plans are not looked at with it, nor does the bound know of it.
+  void try_overlapped() {
+    if (!trials_.does_fit() || !may_overlap(request_) || is_late()) return;
+    const Settings& best = trials_.best()->settings;
+    const Constraints decided = decided_by(*trials_.best(), 0);
+    if (decided.degrees.sharing(Sharing::work) * decided.degrees.sharing(Sharing::sequence) == 1) return;
+    if (const Graph* graph = tables_.graph(best.pipelining.micro_batches)) trials_.try_overlapped(*graph);
   }
 
   Plan told() {

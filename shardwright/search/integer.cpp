@@ -118,6 +118,12 @@ class Integer {
     return out;
   }
 
+  /// Prices are of all rows, of which programs move those that experts read.
+  bool routes_rows() const {
+    return std::ranges::any_of(problem_.graph->nodes,
+                               [](const Node& node) { return node.op->routed.has_value(); });
+  }
+
   SearchResult told() {
     const int count = trials_.count();
     const double step = trials_.of_best().estimate.step_seconds();
@@ -125,7 +131,7 @@ class Integer {
     out.status = !is_proven_     ? SearchStatus::timeout
                  : is_of_memory_ ? SearchStatus::feasible
                                  : SearchStatus::optimal;
-    if (bound_ <= step && !is_of_memory_) out.lower_bound_seconds = bound_;
+    if (bound_ <= step && !is_of_memory_ && !routes_rows()) out.lower_bound_seconds = bound_;
     std::string solver = "nothing keeps to the limit of memory";
     if (least_ < bound_ || bound_ < std::numeric_limits<double>::infinity())
       solver = fmt::format("sum of prices {:.4g} s, no less than {:.4g} s", least_, bound_);

@@ -51,6 +51,7 @@ const std::vector<Door> doors{
     {"--micro-batches", "4", "micro_batches=4"},
     {"--micro-batch-interleave", "2", "micro_batch_interleave=2"},
     {"--schedule", "interleaved:2", "schedule=interleaved:2"},
+    {"--overlap-tensor", "", "overlap_tensor=1"},
     {"--optimizer-parallel", "0", "zero=0"},
     {"--optimizer-parallel", "2:threshold=4KiB,group=2", "zero=2,zero_threshold=4096,zero_group=2"},
     {"--recompute", "none", "recompute=none"},

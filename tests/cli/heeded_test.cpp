@@ -225,8 +225,9 @@ class Heeded : public testing::Test {
   /// but where there is nothing to choose, on one device each, that is told.
   static bool may_come_to_the_same(const Flag& flag, const Words& words) {
     static const std::set<std::string> always{
-        "--cluster",   "--parallel", "--config",  check_of_ourselves, "--plan", "--devices",
-        "--recompute", "--search",   "--timeout", "--check-replicas"};  // nobody is late here
+        "--cluster",       "--parallel", "--config",  check_of_ourselves, "--plan", "--devices",
+        "--recompute",     "--search",   "--timeout", "--check-replicas",  // nobody is late here
+        "--overlap-tensor"};                                               // where no product waits
     static const std::set<std::string> choices{
         "--dataset-strategy",   "--comm-fusion",   "--mem-coeff",   "--costs",
         "--search-order",       "--fold-layers",   "--described",   "--fully-use-devices",

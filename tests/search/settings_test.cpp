@@ -63,6 +63,7 @@ const std::string& value_of(const SettingRow& row) {
       {"--stages", "2"},
       {"--micro-batches", "4"},
       {"--micro-batch-interleave", "2"},
+      {"--overlap-tensor", "1"},
       {"--schedule", "gpipe"},
       {"--search", "propagation"},
       {"--optimizer-parallel", "2:threshold=1024,group=4"},

@@ -79,8 +79,11 @@ class Reader {
     }
     const bool by_sequence = flags_.is_on("sequence-parallel");
     if (by_sequence && tensor.value > 1) set_.add("sequence_parallel", 1);
+    if (flags_.is_on("tp-comm-overlap") && tensor.value > 1) set_.add("overlap_tensor", 1);
     if (by_sequence && tensor.value == 1)
       note("--sequence-parallel has no effect: --tensor-model-parallel-size is 1");
+    if (flags_.is_on("tp-comm-overlap") && tensor.value == 1)
+      note("--tp-comm-overlap has no effect: --tensor-model-parallel-size is 1");
     stages_ = stages;
   }
 

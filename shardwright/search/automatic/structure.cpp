@@ -99,6 +99,7 @@ class Enumeration {
           s.schedule = schedule;
           s.sequence_parallel = by_sequence;
           s.context = fixed_.context;
+          s.overlap_tensor = fixed_.overlap_tensor;
           add(s);
         }
     }

@@ -22,14 +22,20 @@ bool is_something_fixed(const Constraints& c) {
 
 }  // namespace
 
+bool may_overlap(const PlanRequest& request) {
+  return !request.constraints.overlap_tensor && request.cluster->overlap > 0;
+}
+
 void tell_bound(Plan& plan, const PlanRequest& request, double bound, double seconds) {
   // Of parts side by side a piece alone hides less than it does between others, so that forecasts bound nothing.
   if (plan.settings.pipelining.interleave > 1) return;
+  if (plan.settings.overlap_tensor && may_overlap(request)) return;  // which it knows nothing of
   plan.lower_bound_seconds = std::min(bound, seconds);
   plan.compared +=
-      fmt::format("; {} takes less than {}, {:.1f}% below",
+      fmt::format("; {}{} takes less than {}, {:.1f}% below",
                   is_something_fixed(request.constraints) ? "with what is fixed no plan" : "no --set",
-                  seconds_text(bound), std::max(0.0, 100 * (1 - bound / seconds)));
+                  may_overlap(request) ? " without overlap_tensor" : "", seconds_text(bound),
+                  std::max(0.0, 100 * (1 - bound / seconds)));
 }
 
 std::string Trials::best_text() const {
@@ -69,6 +75,17 @@ void Trials::run_whole(const Graph& graph, PlanRequest asked) {
     return judge(std::move(plan), graph, number);
   });
   if (!out) refuse(number);
+}
+
+void Trials::try_overlapped(const Graph& graph) {
+  Plan plan = *best_;
+  plan.settings.overlap_tensor = true;
+  const std::string structure =
+      plan.structure.empty() ? structure_text(record_[best_number_].structure) : plan.structure;
+  if (!plan.structure.empty()) plan.structure += ",overlap_tensor=1";
+  ++attempts_;
+  const std::size_t number = record_.add(structure + ",overlap_tensor=1");
+  if (!attempt(why_, [&] { return judge(std::move(plan), graph, number); })) refuse(number);
 }
 
 void Trials::refuse(std::size_t number) {

@@ -11,6 +11,9 @@
 
 namespace shardwright::automatic {
 
+/// The search chooses whether products go on beside their transfers: for the plan that is the best without.
+bool may_overlap(const PlanRequest& request);
+
 /// That no plan takes less than `bound`, of those that keep to what `request` fixes, in one that takes `seconds`.
 void tell_bound(Plan& plan, const PlanRequest& request, double bound, double seconds);
 
@@ -21,6 +24,9 @@ class Trials {
 
   /// What the program of the plan for `asked` takes, if there is such a plan; `number`: of its entry in the record.
   std::optional<Evaluation> run(const Graph& graph, PlanRequest asked, std::size_t number);
+
+  /// The best one with products beside their transfers, where these may be.
+  void try_overlapped(const Graph& graph);
 
   /// With all of the network on each device, which repeats what the others do.
   void run_whole(const Graph& graph, PlanRequest asked);

@@ -164,6 +164,7 @@ Constraints with_usual(Constraints c) {
   c.micro_batches = c.micro_batches.value_or(1);
   c.zero = c.zero.value_or(0);
   c.sequence_parallel = c.sequence_parallel.value_or(false);
+  c.overlap_tensor = c.overlap_tensor.value_or(false);
   if (!c.offload) c.offload = Offload{};
   if (!c.schedule) c.schedule = Schedule{};
   return c;

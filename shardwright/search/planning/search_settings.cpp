@@ -63,7 +63,7 @@ std::vector<SettingRow> search_settings() {
   return {SettingRow{.flag = "--fix",
                      .value = "KEY=VALUE,...",
                      .doc = "fixes some of a plan, search auto chooses the rest: dp, tp, pp, micro_batch, "
-                            "micro_batches, zero, recompute, schedule, sequence_parallel",
+                            "micro_batches, zero, recompute, schedule, sequence_parallel, overlap_tensor",
                      .part = SettingPart::search,
                      .is_of_many = true,
                      .search = Setting::fix,

@@ -99,6 +99,15 @@ Rows of_order() {
              r.constraints.interleave = static_cast<int>(given.integer(1, most_micro_batches));
            },
        .print = [](const PlanRequest& r) { return number(settings_of(r).pipelining.interleave); }},
+      {.flag = "--overlap-tensor",
+       .value = "",
+       .doc = "cut products whose operand is gathered, or whose result is added up, by rows: what one piece "
+              "sends goes on beside the product of another (`auto` does so where it is faster)",
+       .part = SettingPart::order,
+       .member = "overlap_tensor",
+       .is_of_many = true,
+       .parse = [](PlanRequest& r, const Given&) { r.constraints.overlap_tensor = true; },
+       .print = [](const PlanRequest& r) { return settings_of(r).overlap_tensor ? "1" : ""; }},
       {.flag = "--schedule",
        .value = "NAME",
        .doc = "order of micro-batches in stages: gpipe, 1f1b (default), interleaved:V (V chunks per stage), "

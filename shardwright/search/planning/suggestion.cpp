@@ -27,6 +27,7 @@ std::string structure_text(const Settings& settings) {
   if (p.stages > 1) out += fmt::format(",schedule={}", name_of(p.schedule));
   if (settings.optimizer_parallel.level > 0)
     out += fmt::format(",zero={}", settings.optimizer_parallel.level);
+  if (settings.overlap_tensor) out += ",overlap_tensor=1";
   if (settings.recompute.is_on()) out += fmt::format(",recompute={}", to_text(settings.recompute));
   return out;
 }
