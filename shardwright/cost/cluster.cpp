@@ -260,7 +260,10 @@ Cluster resized(const Cluster& cluster, int devices) {
 }
 
 MeshCost mesh_cost(const Cluster& cluster, const Mesh& mesh) {
-  MeshCost cost{.axes = {}, .levels = {}, .copy_seconds_per_byte = 1 / cluster.memory_bytes_per_second};
+  MeshCost cost{.axes = {},
+                .levels = {},
+                .copy_seconds_per_byte = 1 / cluster.memory_bytes_per_second,
+                .routing_imbalance = cluster.routing_imbalance};
   for (int a = 0; a < mesh.axis_count(); ++a) {
     cost.levels.push_back(levels_of(cluster, mesh.stride_of(a), mesh.size_of(a)));
     cost.axes.push_back(cost.levels.back().front().link);

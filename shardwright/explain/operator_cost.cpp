@@ -8,6 +8,7 @@
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/lower/expand.h"
 #include "shardwright/lower/program.h"
+#include "shardwright/lower/routed_rows.h"
 #include "shardwright/lower/spmd.h"
 #include "shardwright/plan/owners.h"
 
@@ -28,7 +29,7 @@ class Itemization {
         redistributor_(redistributor),
         cluster_(cluster),
         expanded_(expanded(graph)),
-        program_(lower(expanded_.graph, redistributor).graph),
+        program_(with_routed_rows(lower(expanded_.graph, redistributor).graph)),
         users_(users_of(program_)),
         logical_(program_.nodes.size()) {
     int next = 0;

@@ -130,9 +130,11 @@ struct JaxFacet {
 
 /// Of an operator whose rows each go through few of many experts, which lie side by side: its loop dims.
 struct RoutedFacet {
-  std::string experts;            // each row's few are named by operand `ids`
-  std::string inner;              // features between the products of an expert
-  std::size_t rows = 0, ids = 1;  // operands
+  std::string experts;                  // each row's few are named by operand `ids`
+  std::string inner;                    // features between the products of an expert
+  std::size_t rows = 0, ids = 1;        // operands
+  std::vector<std::size_t> reads = {};  // operands of which it reads rows of its own experts alone
+  std::vector<std::size_t> makes = {};  // results of which it makes these, and zeros for others
 };
 
 struct OpDef {

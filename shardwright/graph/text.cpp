@@ -91,6 +91,8 @@ class Printer {
     if (to >= 0) out_ += fmt::format(" to {}", to);
     const std::string axes = node.attributes.text("over", "");
     if (!axes.empty()) out_ += " over " + axes;
+    if (const std::int64_t experts = node.attributes.integer("experts", 0); experts > 0)
+      out_ += fmt::format(" for {} experts over {}", experts, node.attributes.text("among", "-"));
     add_types(node);
   }
 
@@ -281,13 +283,20 @@ class Parser {
   }
 
   void parse_step(Scanner& in, Node& node, std::vector<Value>& results) {
-    if (node.operands.size() != 1)
-      throw error("{} has 1 operand but {} are named", node.op->name, node.operands.size());
+    if (node.operands.empty() || node.operands.size() > 2)
+      throw error("{} has 1 operand, or ids beside it, but {} are named", node.op->name,
+                  node.operands.size());
     // Most steps keep the local shape; those that do not write the new one.
     results[0].type = graph_.value(node.operands[0]).type;
     if (in.accept("dim")) node.attributes.set("dim", in.integer("a dim"));
     if (in.accept("to")) node.attributes.set("to", in.integer("a dim"));
     if (in.accept("over")) node.attributes.set("over", in.name("axes"));
+    if (in.accept("for")) {
+      node.attributes.set("experts", in.integer("a number of experts"));
+      in.expect("experts");
+      in.expect("over");
+      node.attributes.set("among", in.name("axes"));
+    }
   }
 
   void parse_compute(Scanner& in, Node& node, std::vector<Value>& results) {

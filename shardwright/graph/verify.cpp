@@ -45,10 +45,33 @@ void check_format(const Value& v) {
                 to_text(v.format));
 }
 
+/// A step that names experts reads the ids of rows, too.
+bool may_be_routed(const Node& node) {
+  return (node.op->step == StepKind::all_gather || node.op->step == StepKind::reduce_scatter) &&
+         node.attributes.find("experts");
+}
+
+/// The ids are those of the rows of its operand.
+void check_routing(const Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  const Type rows = graph.value(node.operands[0]).global_type(),
+             ids = graph.value(node.operands[1]).global_type();
+  const bool are_ids = (ids.dtype == DType::i32 || ids.dtype == DType::i64) && ids.shape.size() > 1 &&
+                       ids.shape.size() == rows.shape.size() &&
+                       std::equal(ids.shape.begin(), ids.shape.end() - 1, rows.shape.begin());
+  const Value& to = graph.value(node.results.front());
+  if (!are_ids || node.attributes.integer("experts", 0) < 1 || !to.layout)
+    throw error("{}: rows of {} cannot go to {} experts by {}", graph.name_of(id), to_text(rows),
+                node.attributes.integer("experts", 0), to_text(ids));
+  const auto& from = graph.value(node.operands.front()).layout;
+  Scanner in(node.attributes.text("among", ""));
+  parse_axes(in, graph.meshes[static_cast<std::size_t>(std::max(from ? from->mesh : 0, to.layout->mesh))]);
+}
+
 void check_operands(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
-  if (node.op->kind != OpKind::compute &&
-      (node.results.size() != 1 || node.operands.size() != (node.op->kind == OpKind::step ? 1 : 0)))
+  const std::size_t wanted = node.op->kind == OpKind::step ? 1 + may_be_routed(node) : 0;
+  if (node.op->kind != OpKind::compute && (node.results.size() != 1 || node.operands.size() != wanted))
     throw error("{}: {} has {} operands and {} results", graph.name_of(id), node.op->name,
                 node.operands.size(), node.results.size());
   for (ValueId v : node.operands) {
@@ -66,8 +89,10 @@ void check_results(const Graph& graph, NodeId id) {
   const bool is_step = node.op->kind == OpKind::step;
   if (node.op->kind != OpKind::compute && !is_step) return;
   const std::vector<Type> operands = operand_types(graph, node);
+  if (node.operands.size() > 1 && is_step) check_routing(graph, id);
   // A step keeps the tensor and changes only its layout.
-  const std::vector<Type> want = is_step ? operands : infer(*node.op, {operands, {}, node.attributes});
+  const std::vector<Type> want =
+      is_step ? std::vector{operands.front()} : infer(*node.op, {operands, {}, node.attributes});
   const std::vector<Type> have = result_types(graph, node);
   if (want.size() != have.size())
     throw error("{}: {} has {} results but {} are written", graph.name_of(id), node.op->name, want.size(),

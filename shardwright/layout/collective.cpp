@@ -25,6 +25,7 @@ double share_of_bandwidth(const LinkCost& link, int ranks) {
 struct GroupLevel {
   int ranks = 1;
   LinkCost link;
+  double share = 1;
 
   double rounds() const { return rounds_of(ranks); }
   double latency() const { return link.latency_seconds; }
@@ -42,10 +43,10 @@ struct GroupLevel {
 template <class F>
 void for_each_level(std::span<const GroupLink> group, F use) {
   for (std::size_t end = group.size(); end > 0;) {
-    const LinkCost& link = group[end - 1].link;
+    const auto& [innermost, link, share] = group[end - 1];
     int ranks = 1;
     for (; end > 0 && group[end - 1].link == link; --end) ranks *= group[end - 1].ranks;
-    if (ranks > 1) use(GroupLevel{ranks, link});
+    if (ranks > 1) use(GroupLevel{ranks, link, share});
   }
 }
 
@@ -64,7 +65,8 @@ void half_of_reduce(double bytes, std::span<const GroupLink> group, int times, F
   });
   for_each_level(group, [&](const GroupLevel& level) {
     const double ring = std::exchange(outermost, 0) * (ranks - 1);
-    use(level.link, ring + times * level.rounds() * level.latency(), times * level.others(bytes));
+    use(level.link, ring + times * level.rounds() * level.latency(),
+        times * level.share * level.others(bytes));
     bytes /= level.ranks;
   });
 }

@@ -72,6 +72,7 @@ struct LinkCost {
 struct GroupLink {
   int ranks = 1;
   LinkCost link;
+  double share = 1;  // of its bytes, that an all_gather or reduce_scatter moves (layout/routing.h)
 };
 
 /// Seconds of a collective of a group, its levels outermost first. `bytes` is S: what a rank holds before it, of an

@@ -14,7 +14,10 @@ struct JoinedAxes {
   std::vector<Axes> axes_of;  // per joined axis
 
   JoinedAxes(const Mesh& whole, const MeshCost& prices, const Layout& a, const Layout& b)
-      : cost{.axes = {}, .levels = {}, .copy_seconds_per_byte = prices.copy_seconds_per_byte} {
+      : cost{.axes = {},
+             .levels = {},
+             .copy_seconds_per_byte = prices.copy_seconds_per_byte,
+             .routing_imbalance = prices.routing_imbalance} {
     for (int x = 0; x < whole.axis_count(); ++x) {
       if (!a.used().contains(x) && !b.used().contains(x)) continue;
       if (!axes_of.empty() && stand_together(a, last(), x) && stand_together(b, last(), x)) {

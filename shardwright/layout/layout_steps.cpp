@@ -257,12 +257,31 @@ class LinksOfAxes {
         links_[count_++] = {mesh.size_of(a), cost.axes[at(a)]};
       else
         for (const GroupLink& level : cost.levels[at(a)]) links_[count_++] = level;
+      ends_[at(a)] = count_;
+    }
+  }
+  /// Of rows that go to few devices a link moves what those behind it have use for, of the busiest of which that is more than of
+  /// the mean.
+  LinksOfAxes(const Step& step, const Mesh& mesh, const MeshCost& cost) : LinksOfAxes(step.axes, mesh, cost) {
+    if (!step.routing) return;
+    const Axes routed = routed_axes(*step.routing, step.kind == StepKind::all_gather ? step.to : step.from);
+    std::int64_t parts = mesh.count(routed);
+    std::size_t end = count_;
+    const Axes axes = step.axes.sorted();
+    for (int i = axes.size(); i-- > 0;) {
+      const std::size_t begin = i == 0 ? 0 : ends_[at(axes[i - 1])];
+      for (; end > begin; --end) {
+        GroupLink& link = links_[end - 1];
+        link.share = std::min(1.0, share_of_rows(*step.routing, parts) * cost.routing_imbalance);
+        if (routed.contains(axes[i])) parts /= link.ranks;
+      }
     }
   }
   operator std::span<const GroupLink>() const { return {links_.data(), count_}; }
 
  private:
   std::array<GroupLink, 4 * Axes::max_size> links_;
+  std::array<std::size_t, Axes::max_size> ends_{};  // by axis
   std::size_t count_ = 0;
 };
 
@@ -272,10 +291,15 @@ double step_seconds(StepKind kind, double bytes, const Axes& axes, const Mesh& m
   return collective_seconds(kind, bytes, LinksOfAxes(axes, mesh, cost));
 }
 
+double routed_seconds(const Step& step, const Mesh& mesh, const MeshCost& cost) {
+  return collective_seconds(step.kind, bytes_held(step, mesh.count(step.axes)),
+                            LinksOfAxes(step, mesh, cost));
+}
+
 std::vector<LinkUse> step_uses(const Step& step, const Mesh& mesh, const MeshCost& cost) {
   const double bytes =
       step.kind == StepKind::halo ? static_cast<double>(step.bytes) : bytes_held(step, mesh.count(step.axes));
-  return link_uses(step.kind, bytes, LinksOfAxes(step.axes, mesh, cost));
+  return link_uses(step.kind, bytes, LinksOfAxes(step, mesh, cost));
 }
 
 std::vector<Step> steps_from(const Layout& from, const Layout& target, const Mesh& mesh, const MeshCost& cost,

@@ -135,6 +135,20 @@ const Redistribution& Redistributor::find(const Layout& from, const Layout& to, 
   return found_.emplace(std::move(key), std::move(r)).first->second;
 }
 
+const Redistribution& Redistributor::find_routed(const Step& step, const Type& type) {
+  Key key{step.from, step.to, type.shape, size_of(type.dtype), step.routing};
+  const auto known = found_.find(key);
+  if (known != found_.end()) return known->second;
+  Redistribution r = find(step.from, step.to, type);
+  if (r.steps.size() == 1 && r.steps.front().kind == step.kind) {
+    Step& only = r.steps.front();
+    only.routing = step.routing;
+    const std::size_t mesh = at(std::max(step.from.mesh, step.to.mesh));
+    r.seconds = only.seconds = routed_seconds(only, meshes_[mesh], costs_[mesh]);
+  }
+  return found_.emplace(std::move(key), std::move(r)).first->second;
+}
+
 /// To the same layout without a halo, and on. What leads away from a halo starts at the parts inside it.
 Redistribution Redistributor::with_halo(const Layout& from, const Layout& to, const Type& type) {
   if (from == to) return {};

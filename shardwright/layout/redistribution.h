@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -24,6 +25,7 @@
 #include "shardwright/base/tensor.h"
 #include "shardwright/layout/collective.h"
 #include "shardwright/layout/layout.h"
+#include "shardwright/layout/routing.h"
 
 namespace shardwright {
 
@@ -35,8 +37,9 @@ struct Step {
   Reduction reduction = Reduction::sum;
   Layout from;
   Layout to;
-  std::int64_t bytes = 0;  // received by one rank, the largest
+  std::int64_t bytes = 0;  // received by one rank, the largest; with a routing at most
   double seconds = 0;
+  std::optional<Routing> routing = {};  // of an all_gather or reduce_scatter of rows
 };
 
 struct Redistribution {
@@ -56,6 +59,7 @@ struct MeshCost {
   /// Per axis the levels of links that it crosses, outermost first; none: those of one level, its link's.
   std::vector<std::vector<GroupLink>> levels = {};
   double copy_seconds_per_byte = 1e-12;
+  double routing_imbalance = 1;  // what the busiest device has of rows that are routed, of the mean
 };
 
 /// Every axis the same: 10 us to start and 10 GB/s, for where no cluster is known.
@@ -79,6 +83,8 @@ class Redistributor {
   /// Throws: InternalError if there is no path (a target partial(max)).
   /// Cost: O(states * axes) once per (from, to, shape), then a look-up.
   const Redistribution& find(const Layout& from, const Layout& to, const Type& type);
+  /// One step, whose layouts and routing are those of `step`. The result stays valid likewise.
+  const Redistribution& find_routed(const Step& step, const Type& type);
 
   /// What a step costs however little it moves; steps over the same axes that run as one pay it once.
   double latency(const Step& step) const;
@@ -91,6 +97,7 @@ class Redistributor {
     Layout from, to;
     Shape shape;
     std::size_t element_bytes;
+    std::optional<Routing> routing = {};
     bool operator==(const Key&) const = default;
   };
   struct KeyHash {

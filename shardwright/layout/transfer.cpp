@@ -71,6 +71,9 @@ Transfer transfer_of(const Step& step, std::span<const Mesh> meshes, const Shape
     t.clears = mesh.index_along(rank, step.axes) != 0;
   }
   if (t.clears) return t;
+  if (step.routing)
+    t.sets.emplace(*step.routing, step.kind == StepKind::all_gather ? step.to : step.from,
+                   meshes[static_cast<std::size_t>(std::max(step.from.mesh, step.to.mesh))], t.group);
   if (t.reduces) {
     for (int q : t.group) t.pieces.push_back(piece_of(to, box(step.from, from_mesh, shape, q), to, q));
     return t;

@@ -8,6 +8,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -34,8 +35,9 @@ struct Transfer {
                               // reducing steps: one piece per member of the group, over the same box
   bool reduces = false;
   Reduction reduction = Reduction::sum;
-  bool clears = false;  // mask: the result is zero on this rank
-  Shape from_shape;     // local shapes on this rank
+  bool clears = false;                  // mask: the result is zero on this rank
+  std::optional<ExpertSets> sets = {};  // of rows that are routed: by member of the group
+  Shape from_shape;                     // local shapes on this rank
   Shape to_shape;
 };
 
@@ -97,6 +99,10 @@ class TransfersBetween {
 /// Moves `region` from a tensor that is the part `from` of a whole one to a tensor that is the part `to`.
 Piece piece_of(const Box& region, const Box& from, const Box& to, int source = 0);
 
+/// Calls `use(from offset, to offset)` for each row, which is all of the last dim on both sides.
+template <class F>
+void for_each_row(const Piece& piece, F use);
+
 /// Contiguous on both sides.
 bool is_one_run(const Piece& piece);
 
@@ -133,6 +139,15 @@ void for_each_run(const Piece& piece, F use) {
     }
     if (rank == 0) return;
   }
+}
+
+template <class F>
+void for_each_row(const Piece& piece, F use) {
+  Piece rows = piece;
+  for (Shape* s : {&rows.extent, &rows.from_strides, &rows.to_strides}) s->pop_back();
+  for_each_run(rows, [&](std::int64_t from, std::int64_t to, std::int64_t n) {
+    for (std::int64_t i = 0; i < n; ++i) use(from + i, to + i);
+  });
 }
 
 }  // namespace shardwright

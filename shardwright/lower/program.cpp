@@ -45,12 +45,20 @@ Step step_of(const Graph& graph, const Node& node) {
   }
   step.dim_from = static_cast<int>(node.attributes.integer("dim", -1));
   step.dim_to = static_cast<int>(node.attributes.integer("to", -1));
+  if (node.operands.size() > 1) {
+    Scanner in(node.attributes.text("among", ""));
+    step.routing = Routing{
+        node.attributes.integer("experts", 0),
+        parse_axes(in, graph.meshes[static_cast<std::size_t>(std::max(step.from.mesh, step.to.mesh))]),
+        graph.value(node.operands[1]).type.shape.back()};
+  }
   return step;
 }
 
 const Redistribution& redistribution_of(const Graph& graph, const Node& node, Redistributor& redistributor) {
   const Value& from = graph.value(node.operands.front());
   const Value& to = graph.value(node.results.front());
+  if (node.operands.size() > 1) return redistributor.find_routed(step_of(graph, node), to.global_type());
   return redistributor.find(*from.layout, *to.layout, to.global_type());
 }
 

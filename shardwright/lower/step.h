@@ -23,6 +23,7 @@ namespace shardwright {
 struct Part {
   ValueId from;  // what it gives; invalid: nothing
   ValueId to;    // what it makes; invalid: nothing
+  ValueId ids;   // of rows that are routed (layout/routing.h); invalid: all of them move
   DType dtype = DType::f32;
   std::shared_ptr<const Transfer>
       transfer;  // kind, group, channel, pieces and local shapes; shared by equal steps

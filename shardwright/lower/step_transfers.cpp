@@ -13,7 +13,7 @@ TransfersOfRanks::Shared TransfersOfRanks::of_step(int stage, const Node& node, 
   const int first_rank = pipeline_.first_rank(stage);
   const Step step = step_of(graph, node);
   auto& ranks = steps_[at(stage)][{step.kind, step.reduction, step.axes, step.dim_from, step.dim_to,
-                                   step.from, step.to, shape}];
+                                   step.from, step.to, shape, step.routing}];
   auto known = ranks.find(local_rank);
   if (known == ranks.end())
     known = ranks
@@ -37,6 +37,7 @@ PreparedTransfer TransfersOfRanks::of_steps(int stage, const Fusion& fusion, int
     const Node& node = program.graph.node(id);
     out.parts.push_back({.from = node.operands[0],
                          .to = node.results[0],
+                         .ids = node.operands.size() > 1 ? node.operands[1] : ValueId(),
                          .dtype = program.graph.value(node.operands[0]).type.dtype,
                          .transfer = of_step(stage, node, rank - first_rank)});
   }
@@ -53,6 +54,7 @@ std::optional<PreparedTransfer> TransfersOfRanks::of_crossing(int crossing, int 
   transfer->channel = c.channel;
   Part part{.from = gives ? c.sent : ValueId(),
             .to = takes ? c.received : ValueId(),
+            .ids = {},
             .dtype = pipeline_.stage(c.to).graph.value(c.received).type.dtype,
             .transfer = std::move(transfer)};
   if (part.transfer->group.size() < 2 && part.transfer->pieces.empty()) return std::nullopt;

@@ -22,7 +22,8 @@ class TransfersOfRanks {
 
  private:
   using Shared = std::shared_ptr<const Transfer>;
-  using StepKey = std::tuple<StepKind, Reduction, Axes, int, int, Layout, Layout, Shape>;
+  using StepKey =
+      std::tuple<StepKind, Reduction, Axes, int, int, Layout, Layout, Shape, std::optional<Routing>>;
 
   Shared of_step(int stage, const Node& node, int local_rank);
 

@@ -272,7 +272,7 @@ std::vector<OpDef> experts() {
        .workspace = expert::workspace_of<expert::Forward>,
        .samples = {"f32[4,6], i32[4,2]<6, f32[4,2], f32[6,6,4], f32[6,4,6], f32[6,6,4]",
                    "f32[2,6,4], i64[2,6,2]<4, f32[2,6,2], f32[4,4,6], f32[4,6,4] (activation=gelu)"},
-       .routed = RoutedFacet{"e", "f", 0, 1},
+       .routed = RoutedFacet{"e", "f", 0, 1, {0}, {0}},
        .torch = {.line_for = [](const Call& c) { return line_of(c, "experts", 5); },
                  .functions = experts_in_torch},
        .jax = {.functions = experts_in_jax}},
@@ -291,7 +291,7 @@ std::vector<OpDef> experts() {
                    "(activation=gelu)",
                    "f32[2,6,4], f32[2,6,4], i64[2,6,2]<4, f32[2,6,2], f32[4,4,6], f32[4,6,4] "
                    "(activation=squared_relu)"},
-       .routed = RoutedFacet{"e", "f", 1, 2},
+       .routed = RoutedFacet{"e", "f", 1, 2, {0, 1}, {0}},
        .torch = {.line_for = [](const Call& c) { return line_of(c, "experts_grad", 6); },
                  .functions = experts_in_torch},
        .jax = {.functions = experts_in_jax}},

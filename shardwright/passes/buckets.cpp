@@ -79,7 +79,8 @@ class Filler {
     const auto [filling, number] = choice;
     const bool moves = node(id).phase == Phase::update || dependences_.is_reduced_early(id);
     // Elsewhere the units that a bucket reads stay where they are.
-    if (!moves && (filling == Filling::alone || dependences_.may_join(above(id)))) return;
+    const auto may_move = [&](ValueId v) { return dependences_.may_join(graph_.value(v).producer); };
+    if (!moves && (filling == Filling::alone || std::ranges::any_of(node(id).operands, may_move))) return;
     const Step step = step_of(graph_, node(id));
     const double latency = context_.redistributor.latency(step);
     const Bucket one = bucket_of(id, latency);
@@ -148,9 +149,11 @@ class Filler {
   /// In the update what stands in the way moves; elsewhere a bucket stands behind what it reads, in its phase.
   int ready(NodeId id) const {
     if (node(id).phase == Phase::update) return 0;
-    const NodeId from = above(id);
-    return std::max(is_leaf(node(from)) ? 0 : dependences_.fusion_of(from) + 1,
-                    dependences_.first_of(node(id).phase));
+    int out = dependences_.first_of(node(id).phase);
+    for (const ValueId v : node(id).operands)
+      if (const NodeId from = graph_.value(v).producer; !is_leaf(node(from)))
+        out = std::max(out, dependences_.fusion_of(from) + 1);
+    return out;
   }
   /// The first fusion that reads the result, or the end of the phase. Who reads a gradient moves with it.
   int deadline(NodeId id) const {

@@ -98,6 +98,7 @@ class Interleaving {
       const Node& node = graph_.node(id);
       if (node.op->kind != OpKind::step || doers_[at(id.index)] != Doer::each || !is_backward(node.phase))
         continue;
+      if (node.operands.size() > 1) continue;  // rows of each part go their own way
       const ValueId result = node.results.front();
       const std::span<const NodeId> readers = users[at(result.index)];
       const bool is_added_up = !readers.empty() && std::ranges::all_of(readers, [&](NodeId reader) {

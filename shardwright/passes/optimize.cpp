@@ -19,13 +19,14 @@ void verify_after(const Pass& pass, const Graph& graph) {
 }  // namespace
 
 std::span<const Pass> all_passes() {
-  static const std::array<Pass, 14> passes{{
+  static const std::array<Pass, 15> passes{{
       {"drop_identities", drop_identities},
       {"merge_common_subexpressions", merge_common_subexpressions},
       {"cancel_steps", cancel_steps},
       {"merge_steps", merge_steps},
       {"drop_dead_nodes", drop_dead_nodes},
       {"bypass_steps", bypass_steps},
+      {"route_rows", route_rows},
       {"choose_formats", choose_formats},
       {"fuse_pointwise", fuse_pointwise},
       {"fuse_collectives", fuse_collectives},

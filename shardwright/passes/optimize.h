@@ -40,6 +40,8 @@ Program merge_steps(Program program, const PassContext& context);
 Program drop_dead_nodes(Program program, const PassContext& context);
 /// A step that only other steps read is left out where these cost less from its operand.
 Program bypass_steps(Program program, const PassContext& context);
+/// Lets steps move of rows that go to few of many experts only those that are read.
+Program route_rows(Program program, const PassContext& context);
 /// Lets values lie in the memory formats that the backend's kernels like.
 Program choose_formats(Program program, const PassContext& context);
 /// Lets chains of point-wise nodes run together, also behind a node that makes its result by rows.

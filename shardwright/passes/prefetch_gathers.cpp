@@ -20,12 +20,13 @@ namespace {
 /// Behind what makes the operands of `gathers`, or receives them; leaves are there before the first node.
 NodeId ready(const Graph& graph, const Fusion& gathers) {
   NodeId out{0};
-  for (NodeId id = gathers.begin; id < gathers.end; ++id.index) {
-    const NodeId producer = graph.value(graph.node(id).operands.front()).producer;
-    const OpKind kind = graph.node(producer).op->kind;
-    const bool is_made = kind == OpKind::compute || kind == OpKind::step || kind == OpKind::receive;
-    if (is_made) out = std::max(out, NodeId{producer.index + 1});
-  }
+  for (NodeId id = gathers.begin; id < gathers.end; ++id.index)
+    for (const ValueId operand : graph.node(id).operands) {
+      const NodeId producer = graph.value(operand).producer;
+      const OpKind kind = graph.node(producer).op->kind;
+      const bool is_made = kind == OpKind::compute || kind == OpKind::step || kind == OpKind::receive;
+      if (is_made) out = std::max(out, NodeId{producer.index + 1});
+    }
   return out;
 }
 

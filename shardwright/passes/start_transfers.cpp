@@ -88,8 +88,8 @@ class Starts {
     }
     for (NodeId id = steps.begin; id < steps.end; ++id.index) {
       const Node& step = graph_.node(id);
-      const ValueId from = step.operands.front(), to = step.results.front();
-      out = std::max(out, last(writes_, from));
+      const ValueId to = step.results.front();
+      for (const ValueId from : step.operands) out = std::max(out, last(writes_, from));
       if (is_written_from_start(*step.op->step)) out = std::max({out, last(writes_, to), last(reads_, to)});
     }
     return out;

@@ -10,6 +10,7 @@
 #include "shardwright/graph/calls.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/layout/uneven.h"
+#include "shardwright/lower/routed_rows.h"
 #include "shardwright/ops/calls.h"
 #include "shardwright/verify/violation.h"
 
@@ -19,13 +20,20 @@ namespace {
 class Rules {
  public:
   Rules(const Program& program, int stage, Violations& out)
-      : graph_(program.graph), calls_(program.graph), stage_(stage), out_(out) {}
+      : graph_(program.graph),
+        calls_(program.graph),
+        users_(program.graph),
+        is_held_(held_values(program.graph)),
+        stage_(stage),
+        out_(out) {}
 
   void check() {
     for (NodeId id : graph_.node_ids()) {
       const OpKind kind = graph_.node(id).op->kind;
       if (kind == OpKind::compute)
         check_node(id);
+      else if (kind == OpKind::step && graph_.node(id).operands.size() > 1)
+        check_routed(id);
       else if (kind != OpKind::step && kind != OpKind::accumulator)
         check_whole(graph_.node(id).results.front(), "kept from step to step or comes from outside");
     }
@@ -80,6 +88,13 @@ class Rules {
     }
   }
 
+  /// Rows that are not moved are not read, or are zero.
+  void check_routed(NodeId id) {
+    const Node& node = graph_.node(id);
+    if (const std::string why = unfit_routing(graph_, users_, is_held_, id); !why.empty())
+      bad(node.results.front(), "= {}: {}", node.op->name, why);
+  }
+
   /// Puts what is there into another order, be it partial or a part with a halo.
   void check_reformat(const Node& node) {
     const Layout from = layout_of(graph_.value(node.operands.front()));
@@ -104,6 +119,8 @@ class Rules {
 
   const Graph& graph_;
   Calls calls_;
+  Users users_;
+  std::vector<bool> is_held_;
   int stage_;
   Violations& out_;
   std::map<std::pair<int, Strategy>, Wanted> wanted_;

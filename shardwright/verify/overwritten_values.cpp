@@ -3,11 +3,9 @@
 // The step of a rank is played on a map of its arena that says of every byte which value was written there last, and
 // for which micro-batch. Whatever is read must still be there, whole. That finds two values alive in one place, slots
 // that are too few, a transfer that starts before its operand is made or is finished after its result is read, and
-// what is overwritten while it is on its way. Of buffers it takes where they lie and nothing of their lives,
-// with which assign_buffers reasons.
-//
-// Bytes are those of the rank that holds most; ranks whose lists are the same are played once. A rank with several
-// stages has an arena for each.
+// what is overwritten while it is on its way. Of buffers it takes where they lie and nothing of their lives, with which
+// assign_buffers reasons. Bytes are those of the rank that holds most; ranks whose lists are the same are played
+// once. A rank with several stages has an arena for each.
 
 #include <algorithm>
 #include <map>
@@ -69,12 +67,18 @@ class Arena {
   };
 
   bool is_mine(const PreparedTransfer& t) const { return t.from_stage == stage_ || t.to_stage == stage_; }
-  /// What a part gives and makes here.
   ValueId from(const PreparedTransfer& t, const Part& part) const {
     return t.from_stage == stage_ ? part.from : ValueId();
   }
   ValueId to(const PreparedTransfer& t, const Part& part) const {
     return t.to_stage == stage_ ? part.to : ValueId();
+  }
+
+  /// What has to stay as it is while it is on its way.
+  std::vector<ValueId> given(const PreparedTransfer& t, const Part& part) const {
+    std::vector<ValueId> out{from(t, part), part.ids};
+    std::erase_if(out, [](ValueId v) { return !v.is_valid(); });
+    return out;
   }
 
   bool in_memory(ValueId v) const { return program_.offset(v) != no_place; }
@@ -216,16 +220,16 @@ class Arena {
     if (!transfers_checked_[at(i.what)]) check_places(t, m);
     transfers_checked_[at(i.what)] = true;
     std::vector<Stamp>& stamps = on_its_way_[{i.what, copy_of(t, m, pipeline_)}] = {};
-    for (const Part& part : t.parts) {
-      if (!from(t, part).is_valid()) continue;
-      read(part.from, m);
-      stamps.push_back(written(source(part.from), m).stamp);
-    }
     for (const Part& part : t.parts)
-      if (is_written_at_once(part)) {
-        write(part.to, m);
-        written(part.to, m).is_on_its_way = true;
+      for (const ValueId v : given(t, part)) {
+        read(v, m);
+        stamps.push_back(written(source(v), m).stamp);
       }
+    for (const Part& part : t.parts) {
+      if (!is_written_at_once(part)) continue;
+      write(part.to, m);
+      written(part.to, m).is_on_its_way = true;
+    }
   }
 
   /// Operands and results do not overlap, except that all_reduce and mask may work in place.
@@ -233,10 +237,11 @@ class Arena {
     for (const Part& a : t.parts)
       for (const Part& b : t.parts) {
         if (!to(t, a).is_valid()) continue;
-        if (from(t, b).is_valid() && overlap(a.to, b.from, micro_batch)) {
-          const bool may = &a == &b && same_place(a.to, b.from, micro_batch) &&
+        for (const ValueId read : given(t, b)) {
+          if (!overlap(a.to, read, micro_batch)) continue;
+          const bool may = &a == &b && read == b.from && same_place(a.to, read, micro_batch) &&
                            (a.transfer->kind == StepKind::all_reduce || a.transfer->kind == StepKind::mask);
-          if (!may) return bad("%{} is written where %{} is read", name(a.to), name(b.from));
+          if (!may) return bad("%{} is written where %{} is read", name(a.to), name(read));
         }
         if (&a != &b && to(t, b).is_valid() && overlap(a.to, b.to, micro_batch))
           return bad("%{} and %{} are written to one place", name(a.to), name(b.to));
@@ -251,10 +256,9 @@ class Arena {
     std::size_t next = 0;
     for (const Part& part : t.parts) {
       const bool makes = to(t, part).is_valid();
-      if (from(t, part).is_valid()) {
+      for (const ValueId v : given(t, part)) {
         const Stamp stamp = open->second[next++];
-        const bool is_gone = makes && overlap(part.from, part.to, m);
-        if (!is_gone) expect_intact(part.from, m, stamp, "gives");
+        if (!makes || !overlap(v, part.to, m)) expect_intact(v, m, stamp, "gives");
       }
       if (!makes || !is_written_at_once(part)) continue;
       expect_intact(part.to, m, written(part.to, m).stamp, "makes");
@@ -369,7 +373,8 @@ bool are_alike(const RankStep& a, const RankStep& b) {
     return x.node == y.node && x.crossing == y.crossing && x.to_stage == y.to_stage &&
            std::equal(x.parts.begin(), x.parts.end(), y.parts.begin(), y.parts.end(),
                       [](const Part& p, const Part& q) {
-                        return p.from == q.from && p.to == q.to && p.transfer->kind == q.transfer->kind;
+                        return p.from == q.from && p.to == q.to && p.ids == q.ids &&
+                               p.transfer->kind == q.transfer->kind;
                       });
   };
   return a.instructions == b.instructions &&

@@ -56,19 +56,22 @@ TEST_P(EndToEndExperts, have_the_losses_of_one_device) {
 
 INSTANTIATE_TEST_SUITE_P(
     all, EndToEndExperts,
-    ::testing::Values(ExpertsCase{"over_replicas", 0, "dp=4,ep=4"}, ExpertsCase{"over_some", 0, "dp=4,ep=2"},
-                      ExpertsCase{"beside_tensor", 0, "dp=2,tp=2,ep=2"},
-                      ExpertsCase{"over_tensor", 0, "dp=2,tp=2,ep=4,etp=1,sequence_parallel=1"},
-                      ExpertsCase{"over_a_part_of_tensor", 0, "tp=4,ep=2,etp=2"},
-                      ExpertsCase{"features_alone", 0, "dp=2,tp=4,sequence_parallel=1"},
-                      ExpertsCase{"features_over_replicas", 0, "dp=4,ep=2,etp=2"},
-                      ExpertsCase{"neither", 0, "tp=2,dp=2,etp=1,sequence_parallel=1"},
-                      ExpertsCase{"with_losses", 1, "dp=4,ep=2,zero=1"},
-                      ExpertsCase{"with_losses_in_stages", 1, "dp=2,pp=2,ep=2,micro_batches=1"},
-                      ExpertsCase{"many", 2, "dp=8,ep=8,zero=3"},
-                      ExpertsCase{"latent", 3, "dp=2,tp=2,ep=4,etp=1,zero=2"},
-                      ExpertsCase{"latent_in_stages", 3,
-                                  "dp=2,tp=1,pp=2,ep=2,micro_batches=4,schedule=1f1b"}),
+    ::testing::Values(
+        ExpertsCase{"over_replicas", 0, "dp=4,ep=4"}, ExpertsCase{"over_some", 0, "dp=4,ep=2"},
+        ExpertsCase{"beside_tensor", 0, "dp=2,tp=2,ep=2"},
+        ExpertsCase{"over_tensor", 0, "dp=2,tp=2,ep=4,etp=1,sequence_parallel=1"},
+        ExpertsCase{"over_a_part_of_tensor", 0, "tp=4,ep=2,etp=2"},
+        ExpertsCase{"features_alone", 0, "dp=2,tp=4,sequence_parallel=1"},
+        ExpertsCase{"features_over_replicas", 0, "dp=4,ep=2,etp=2"},
+        ExpertsCase{"neither", 0, "tp=2,dp=2,etp=1,sequence_parallel=1"},
+        ExpertsCase{"with_losses", 1, "dp=4,ep=2,zero=1"},
+        ExpertsCase{"with_losses_in_stages", 1, "dp=2,pp=2,ep=2,micro_batches=1"},
+        ExpertsCase{"many", 2, "dp=8,ep=8,zero=3"},
+        ExpertsCase{"by_way_of_the_host", 0, "dp=4,ep=4,offload=activations"},
+        ExpertsCase{"side_by_side", 2,
+                    "dp=2,pp=2,ep=2,micro_batches=2,micro_batch_interleave=2,offload=activations"},
+        ExpertsCase{"latent", 3, "dp=2,tp=2,ep=4,etp=1,zero=2"},
+        ExpertsCase{"latent_in_stages", 3, "dp=2,tp=1,pp=2,ep=2,micro_batches=4,schedule=1f1b"}),
     [](const auto& test) { return test.param.name; });
 
 TEST(EndToEndExpertsDrawn, have_the_losses_of_one_device) {
@@ -127,6 +130,23 @@ TEST(EndToEndExpertsRecomputed, keep_no_gathered_rows) {
     }
   }
   EXPECT_LE(arenas[1], arenas[0]);
+}
+
+/// Rows go to those that have their experts: gathers of x and dy, and sums of y and dx, of each layer.
+TEST(EndToEndExpertsRouted, move_rows_by_their_ids) {
+  for (const std::size_t network : {0U, 1U, 2U}) {  // with a capacity, too
+    const Model made = testing::train_model(run_of(networks[network]));
+    const Plan plan = make_plan(made.graph, {.devices = 4,
+                                             .parallel = Parallel::semi_auto_parallel,
+                                             .constraints = parse_constraints({"--set", "dp=4,ep=4"}),
+                                             .is_set = true});
+    const Pipeline pipeline = compile_pipeline(made.graph, plan);
+    std::map<StepKind, int> count;
+    for (const Node& node : pipeline.stages.front().graph.nodes)
+      if (node.op->step && node.operands.size() > 1) ++count[*node.op->step];
+    EXPECT_EQ(count[StepKind::all_gather], 4) << networks[network];
+    EXPECT_EQ(count[StepKind::reduce_scatter], 4) << networks[network];
+  }
 }
 
 TEST(EndToEndExpertsAsked, says_what_cannot_be) {

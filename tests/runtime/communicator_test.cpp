@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <random>
 #include <set>
 #include <thread>
 
@@ -164,6 +165,190 @@ TEST(CommunicatorContract, cases_cover_every_kind_but_exchange) {
                         StepKind::reduce_scatter, StepKind::all_reduce, StepKind::permute})
     EXPECT_TRUE(seen.contains(kind)) << name_of(kind);
 }
+
+/// Rows of a tensor that go to few of many experts.
+struct RoutedCase {
+  const char* name;
+  const char* mesh;
+  Shape shape;
+  const char* apart;     // rows, as devices have them before a gather and behind a sum
+  const char* together;  // as operators read and make them
+  const char* experts;   // axes over which these are split
+};
+
+void PrintTo(const RoutedCase& c, std::ostream* out) { *out << c.name; }
+
+/// For each row `choices` experts, some of which are none.
+Tensor drawn_ids(const Shape& rows, std::int64_t experts, std::int64_t choices, DType dtype) {
+  Shape shape = rows;
+  shape.back() = choices;
+  std::mt19937 random(7);
+  std::vector<double> ids(static_cast<std::size_t>(element_count(shape)));
+  for (double& id : ids)
+    id = static_cast<double>(random() % static_cast<unsigned>(experts + 2)) - 1;  // -1, and one that is none
+  return make_tensor({dtype, shape}, ids);
+}
+
+class RoutedRowsContract : public ::testing::TestWithParam<RoutedCase> {
+ protected:
+  static constexpr std::int64_t experts = 12, choices = 2;
+
+  RoutedRowsContract()
+      : mesh_(parsed(GetParam().mesh)),
+        apart_(layout_of(GetParam().apart, mesh_)),
+        together_(layout_of(GetParam().together, mesh_)) {
+    Scanner in(GetParam().experts);
+    routing_ = {experts, parse_axes(in, mesh_), choices};
+    ids_ = drawn_ids(GetParam().shape, experts, choices, DType::i64);
+  }
+
+  static Mesh parsed(const char* text) {
+    Scanner in(text);
+    return parse_mesh(in);
+  }
+
+  bool has_expert_of(int rank, std::size_t row) const {
+    const std::int64_t each = experts / mesh_.count(routing_.axes),
+                       first = each * mesh_.index_along(rank, routing_.axes);
+    const auto ids = ids_.as<std::int64_t>().subspan(row * choices, choices);
+    return std::ranges::any_of(ids, [&](std::int64_t e) { return e >= first && e < first + each; });
+  }
+
+  /// `part`, of layout `layout`, with `value` in the rows of which no rank has an expert that differs from this one along `others`.
+  Tensor masked(Tensor part, const Layout& layout, int rank, const Axes& others, double value) const {
+    const Box own = box(layout, mesh_, GetParam().shape, rank);
+    std::vector<double> values = to_doubles(part);
+    const auto width = static_cast<std::size_t>(own.extent.back());
+    for (std::size_t i = 0; i * width < values.size(); ++i) {
+      std::size_t left = i, row = 0, stride = 1;  // in the whole
+      for (std::size_t d = own.extent.size() - 1; d-- > 0;) {
+        const auto extent = static_cast<std::size_t>(own.extent[d]);
+        row += (left % extent + static_cast<std::size_t>(own.offset[d])) * stride;
+        left /= extent, stride *= static_cast<std::size_t>(GetParam().shape[d]);
+      }
+      const std::vector<int> ranks = mesh_.group_of(rank, others);
+      if (std::ranges::any_of(ranks, [&](int r) { return has_expert_of(r, row); })) continue;
+      std::fill_n(values.begin() + static_cast<std::ptrdiff_t>(i * width), width, value);
+    }
+    return make_tensor(part.type(), values);
+  }
+
+  /// A gather, or a sum, of one dim after the other.
+  std::vector<Step> steps(StepKind kind, Layout now) const {
+    std::vector<Step> out;
+    for (std::size_t d = 0; d < now.dims.size(); ++d) {
+      const Axes& apart = apart_.dims[d];
+      const Axes axes = apart.suffix(apart.size() - together_.dims[d].size());
+      if (axes.empty()) continue;
+      Layout next = now;
+      next.dims[d] = kind == StepKind::all_gather ? together_.dims[d] : apart;
+      next.sum = now.sum.without(axes);
+      out.push_back({.kind = kind,
+                     .axes = axes,
+                     .dim_from = static_cast<int>(d),
+                     .from = now,
+                     .to = next,
+                     .routing = routing_});
+      now = next;
+    }
+    return out;
+  }
+
+  /// Along which rows stay apart while they lie so.
+  static Axes split(const Layout& layout) {
+    Axes out;
+    for (const Axes& dim : layout.dims) out = out.with(dim);
+    return out;
+  }
+
+  Mesh mesh_;
+  Layout apart_, together_;
+  Routing routing_;
+  Tensor ids_{Type{}};
+};
+
+/// Runs `step` on a rank: from `from` to what is returned.
+Tensor routed(Communicator& self, const Step& step, const Mesh& mesh, const Shape& shape, const Tensor& from,
+              const Tensor& whole_ids, const Type& to) {
+  const Buffer given(self, from.type()), made(self, to);
+  const Layout& gathered = step.kind == StepKind::all_gather ? step.to : step.from;
+  Layout rows = gathered;
+  rows.sum = {};
+  const Tensor own = take(whole_ids, box(rows, mesh, whole_ids.type().shape, self.rank()));
+  const Buffer ids(self, own.type());
+  given.fill(from);
+  made.fill(99);
+  ids.fill(own);
+  const BoundTransfer bound{transfer_of(step, std::span(&mesh, 1), shape, self.rank()),
+                            to.dtype,
+                            given.data(),
+                            made.data(),
+                            ids.data(),
+                            own.type().dtype};
+  const int prepared = self.prepare({&bound, 1});
+  self.run(prepared);
+  self.run(prepared);
+  return made.tensor();
+}
+
+TEST_P(RoutedRowsContract, are_brought_to_who_has_their_experts) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    const Type type{dtype, GetParam().shape};
+    std::vector<Tensor> parts = addends(type, apart_, mesh_);
+    for (const Step& step : steps(StepKind::all_gather, apart_)) {
+      std::vector<Tensor> want = apply(step, std::span(&mesh_, 1), type.shape, parts);
+      for (std::size_t r = 0; r < want.size(); ++r)
+        want[r] = masked(want[r], step.to, static_cast<int>(r), split(step.to), 0);
+      on_each_rank(mesh_.size(), [&](Communicator& self) {
+        const auto r = static_cast<std::size_t>(self.rank());
+        const Tensor have = routed(self, step, mesh_, type.shape, parts[r], ids_, want[r].type());
+        if (!ranks_are_processes()) {
+          EXPECT_EQ(have, want[r]) << "rank " << r;
+        }
+        // Between hosts a rank also has what it has received for others of its host.
+        EXPECT_EQ(masked(have, step.to, self.rank(), split(step.to), 0), want[r]) << "rank " << r;
+      });
+      parts = std::move(want);
+    }
+  }
+}
+
+/// What a rank has of rows of none of its experts is not looked at.
+TEST_P(RoutedRowsContract, are_added_up_by_who_has_their_experts) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    const Type type{dtype, GetParam().shape};
+    Layout partial = together_;
+    partial.sum = split(apart_).without(split(together_)).sorted();
+    std::vector<Tensor> parts = addends(type, partial, mesh_);
+    for (std::size_t r = 0; r < parts.size(); ++r)
+      parts[r] = masked(parts[r], partial, static_cast<int>(r), {}, 0);
+    for (const Step& step : steps(StepKind::reduce_scatter, partial)) {
+      const std::vector<Tensor> want = apply(step, std::span(&mesh_, 1), type.shape, parts);
+      for (std::size_t r = 0; r < parts.size(); ++r)
+        parts[r] = masked(parts[r], step.from, static_cast<int>(r), split(step.from), std::nan(""));
+      on_each_rank(mesh_.size(), [&](Communicator& self) {
+        const auto r = static_cast<std::size_t>(self.rank());
+        EXPECT_EQ(routed(self, step, mesh_, type.shape, parts[r], ids_, want[r].type()), want[r])
+            << "rank " << r << " after " << to_text(step, std::span(&mesh_, 1));
+      });
+      parts = want;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Steps, RoutedRowsContract,
+    ::testing::Values(RoutedCase{"two", "mesh [a=2]", {6, 3}, "[a, -]", "[-, -]", "a"},
+                      RoutedCase{"four", "mesh [a=4]", {3, 4, 5}, "[-, a, -]", "[-, -, -]", "a"},
+                      RoutedCase{"uneven", "mesh [a=3]", {7, 4}, "[a, -]", "[-, -]", "a"},
+                      RoutedCase{"one_feature", "mesh [a=4]", {8, 1}, "[a, -]", "[-, -]", "a"},
+                      RoutedCase{"some", "mesh [a=2, b=2]", {8, 3}, "[a.b, -]", "[a, -]", "b"},
+                      RoutedCase{"features_beside", "mesh [a=2, b=2]", {8, 3}, "[a.b, -]", "[-, -]", "a"},
+                      RoutedCase{"two_axes", "mesh [a=2, b=2]", {8, 3}, "[a.b, -]", "[-, -]", "a.b"},
+                      RoutedCase{"two_dims", "mesh [a=2, b=2]", {4, 6, 3}, "[a, b, -]", "[-, -, -]", "a.b"},
+                      RoutedCase{"turned", "mesh [a=2, b=2]", {4, 6, 3}, "[a, b, -]", "[-, -, -]", "b.a"},
+                      RoutedCase{"six", "mesh [a=2, b=3]", {4, 9, 2}, "[a, b, -]", "[-, -, -]", "a.b"}),
+    [](const auto& each) { return each.param.name; });
 
 TEST(CommunicatorContract, exchanges_between_meshes) {
   const Mesh a{{{"x", 2}, {"y", 3}}}, b{{{"u", 3}, {"v", 2}}};

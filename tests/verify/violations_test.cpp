@@ -210,6 +210,42 @@ TEST(Violations, a_leaf_whose_new_value_lies_otherwise) {
   EXPECT_EQ(found(p), "stage 0: %w lies in [-, a] but its new value %v in [-, b]");
 }
 
+const std::string routed = R"(
+mesh [a=2]
+%x = input f32[4, 3] as [8, 3] [a, -]
+%ids = input i32[4, 2] as [8, 2] [a, -]
+%others = input i32[8, 2] as [8, 2] [-, -]
+%w = input f32[8, 2] as [8, 2] [-, -]
+%up = param f32[2, 3, 5] as [4, 3, 5] [a, -, -]
+%down = param f32[2, 5, 3] as [4, 5, 3] [a, -, -]
+%all_ids = all_gather %ids dim 0 over a : i32[8, 2] as [8, 2] [-, -]
+%rows = all_gather %x, %all_ids dim 0 over a for 4 experts over a : f32[8, 3] as [8, 3] [-, -]
+%partial = experts %rows, %all_ids, %w, %up, %down {e: a} : f32[8, 3] as [8, 3] [-, -] sum(a)
+%y = reduce_scatter %partial, %all_ids dim 0 over a for 4 experts over a : f32[4, 3] as [8, 3] [a, -]
+)";
+
+/// Rows that are not brought are read by nobody; those that are not added up are zero.
+TEST(Violations, rows_that_are_left_out) {
+  const auto changed = [](std::string_view from, std::string_view to, std::string more = "") {
+    std::string text = routed + std::move(more) + "output %y\n";
+    text.replace(text.find(from), from.size(), to);
+    return found(program_of(text));
+  };
+  EXPECT_EQ(changed("%y", "%y"), "nothing");
+  EXPECT_EQ(changed("%y", "%y", "%z = relu %rows {} : f32[8, 3] as [8, 3] [-, -]\n"),
+            "stage 0: %rows = all_gather: brings rows by %all_ids, of which z reads all");
+  EXPECT_EQ(changed("%y", "%y", "output %rows\n"),
+            "stage 0: %rows = all_gather: brings some rows of what is handed out");
+  EXPECT_EQ(changed("%rows = all_gather %x, %all_ids", "%rows = all_gather %x, %others"),
+            "stage 0: %rows = all_gather: brings rows by %others, of which partial reads all");
+  EXPECT_EQ(changed("%y = reduce_scatter %partial, %all_ids", "%y = reduce_scatter %partial, %others"),
+            "stage 0: %y = reduce_scatter: adds up rows by %others, by which %partial is not made");
+  EXPECT_EQ(changed("%y = reduce_scatter %partial, %all_ids", "%y = reduce_scatter %partial, %ids"),
+            "stage 0: %y = reduce_scatter: moves rows of %partial by %ids, which lie otherwise");
+  EXPECT_EQ(changed("for 4 experts", "for 2 experts"),
+            "stage 0: %rows = all_gather: brings rows by %all_ids, of which partial reads all");
+}
+
 TEST(Violations, outputs_are_handed_out_behind_what_makes_them) {
   Program p = program_of(a_step);
   p.graph.outputs.push_back(p.graph.find("s"));

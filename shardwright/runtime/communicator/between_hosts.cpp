@@ -85,12 +85,44 @@ std::vector<NetworkBox> boxes_of_reduce_scatter(const Network& network, const Me
   return out;
 }
 
+/// By host, which experts its members have; none where all rows move.
+ExpertSets sets_by_host(const MembersByHost& by_host, const Transfer& t) {
+  if (!t.sets) return {};
+  std::vector<ExpertSets> of;
+  for (const auto& there : by_host.members) {
+    const std::vector<std::size_t> members(there.begin(), there.end());
+    of.push_back(t.sets->joined(members));
+  }
+  return ExpertSets(of);
+}
+
+/// Calls `use(from offset, to offset)` for those rows of a piece that go to `host`, or come from it; `row_at` says which of the two
+/// offsets is on the side on which rows are together.
+enum class RowAt { from, to };
+template <class F>
+void for_each_routed_row(const Piece& piece, RowAt row_at, const SharedPart& part, const ExpertSets& by_host,
+                         std::size_t host, F use) {
+  const RoutedIds ids(by_host, part.routed->dtype, part.routed->ids);
+  for_each_row(piece, [&](std::int64_t f, std::int64_t t) {
+    if (ids.goes_to(host, (row_at == RowAt::from ? f : t) / part.routed->width)) use(f, t);
+  });
+}
+
+/// Bytes of those rows.
+std::size_t routed_bytes(const Piece& piece, RowAt row_at, const SharedPart& part, const ExpertSets& by_host,
+                         std::size_t host) {
+  std::size_t rows = 0;
+  for_each_routed_row(piece, row_at, part, by_host, host, [&](std::int64_t, std::int64_t) { ++rows; });
+  return rows * static_cast<std::size_t>(part.routed->width) * part.element_bytes;
+}
+
 }  // namespace
 
 NetworkMove::NetworkMove(Network& network, MessageBuffers& buffers, const Transfer& t,
                          std::size_t element_bytes)
     : buffers_(&buffers), messages_(network, 1) {
   const MembersByHost by_host(network);
+  by_host_ = sets_by_host(by_host, t);
   const auto receiver = [&](std::size_t host, int source) {
     return one_of(by_host.members[host], at(source));
   };
@@ -118,69 +150,120 @@ NetworkMove::NetworkMove(Network& network, MessageBuffers& buffers, const Transf
   const std::vector<std::vector<Piece>> wanted = messages_.exchange(asked, asking);
   const auto add = [&](std::vector<Message>& to, int member, const std::vector<Piece>& pieces) {
     const std::size_t size = packed_bytes(pieces, element_bytes);
-    if (size > 0) to.push_back({.member = member, .pieces = pieces, .size = size});
+    const std::size_t host = &to == &receives_ ? by_host.own : by_host.host_of[at(member)];
+    if (size > 0) to.push_back({.member = member, .pieces = pieces, .size = size, .host = host});
   };
   for (const auto& [member, pieces] : asked) add(receives_, member, pieces);
   for (std::size_t i = 0; i < asking.size(); ++i) add(sends_, asking[i], wanted[i]);
 }
 
+/// What of a message is on its way in this step.
+std::size_t NetworkMove::size_of(const Message& m, const SharedPart& part) const {
+  if (!part.routed) return m.size;
+  std::size_t out = 0;
+  for (const Piece& piece : m.pieces) out += routed_bytes(piece, RowAt::to, part, by_host_, m.host);
+  return out;
+}
+
 void NetworkMove::start(const SharedPart& part) {
   for (Message& m : receives_) {
     m.bytes = buffers_->take(m.size);
-    messages_.receive(m.bytes, m.member, MessageKind::moved);
+    messages_.receive(std::span(m.bytes).first(size_of(m, part)), m.member, MessageKind::moved);
   }
   const std::byte* const from = part.from[part.position];
   for (Message& m : sends_) {
-    if (m.pieces.size() == 1 && is_one_run(m.pieces.front())) {  // as it lies there
+    if (!part.routed && m.pieces.size() == 1 && is_one_run(m.pieces.front())) {  // as it lies there
       const auto offset = static_cast<std::size_t>(m.pieces.front().from_offset) * part.element_bytes;
       messages_.send({from + offset, m.size}, m.member, MessageKind::moved);
       continue;
     }
     m.bytes = buffers_->take(m.size);
     std::byte* packed = m.bytes.data();
-    for (const Piece& piece : m.pieces) packed = pack(piece, from, packed, part.element_bytes);
-    messages_.send(m.bytes, m.member, MessageKind::moved);
+    for (const Piece& piece : m.pieces) packed = pack_of(piece, from, packed, m.host, part);
+    messages_.send({m.bytes.data(), packed}, m.member, MessageKind::moved);
   }
 }
 
 void NetworkMove::finish(SharedPart& part) {
   for (Message& m : receives_) {
     const std::byte* packed = m.bytes.data();
-    for (const Piece& piece : m.pieces)
-      packed = unpack(piece, packed, part.to[part.position], part.element_bytes);
+    for (const Piece& piece : m.pieces) packed = unpack_of(piece, packed, m.host, part);
   }
   for (auto* messages : {&sends_, &receives_})
     for (Message& m : *messages) buffers_->give_back(m.bytes);
 }
 
+/// Both return where the next piece begins among the packed, as `pack` and `unpack` do. Rows that do not come are zero.
+std::byte* NetworkMove::pack_of(const Piece& piece, const std::byte* from, std::byte* packed,
+                                std::size_t host, const SharedPart& part) const {
+  if (!part.routed) return pack(piece, from, packed, part.element_bytes);
+  const std::size_t bytes = static_cast<std::size_t>(part.routed->width) * part.element_bytes;
+  for_each_routed_row(piece, RowAt::to, part, by_host_, host, [&](std::int64_t f, std::int64_t) {
+    std::memcpy(packed, from + static_cast<std::size_t>(f) * part.element_bytes, bytes);
+    packed += bytes;
+  });
+  return packed;
+}
+
+const std::byte* NetworkMove::unpack_of(const Piece& piece, const std::byte* packed, std::size_t host,
+                                        const SharedPart& part) const {
+  std::byte* const to = part.to[part.position];
+  if (!part.routed) return unpack(piece, packed, to, part.element_bytes);
+  const std::size_t bytes = static_cast<std::size_t>(part.routed->width) * part.element_bytes;
+  for_each_row(piece, [&](std::int64_t, std::int64_t t) {
+    std::memset(to + static_cast<std::size_t>(t) * part.element_bytes, 0, bytes);
+  });
+  for_each_routed_row(piece, RowAt::to, part, by_host_, host, [&](std::int64_t, std::int64_t t) {
+    std::memcpy(to + static_cast<std::size_t>(t) * part.element_bytes, packed, bytes);
+    packed += bytes;
+  });
+  return packed;
+}
+
 void NetworkMove::take_from_others(SharedPart& part) const {
-  for (const Piece& piece : taken_)
-    copy_piece(piece, part.to[at(piece.source)], part.to[part.position], part.element_bytes);
+  for (const Piece& piece : taken_) part.copy(piece, part.to[at(piece.source)], part.to[part.position]);
 }
 
 NetworkSum::NetworkSum(MessageBuffers& buffers, const Messages& messages, NetworkBox box,
-                       std::size_t own_host, std::size_t element_bytes)
+                       std::size_t own_host, std::size_t element_bytes, ExpertSets by_host)
     : buffers_(&buffers),
       messages_(messages),
       box_(std::move(box)),
       own_host_(own_host),
       size_(packed_bytes({box_.box}, element_bytes)),
       sums_(box_.adders.size()),
-      operands_(box_.adders.size()) {}
+      operands_(box_.adders.size()),
+      addends_(box_.adders.size()),
+      by_host_(std::move(by_host)) {}
 
-void NetworkSum::start() {
+std::size_t NetworkSum::size_from(std::size_t host, const SharedPart& part) const {
+  return part.routed ? routed_bytes(box_.box, RowAt::from, part, by_host_, host) : size_;
+}
+
+void NetworkSum::start(const SharedPart& part) {
   stage_ = Stage::opening;
   for (std::size_t h = 0; reduces_all() && h < sums_.size(); ++h) {
     if (h == own_host_) continue;
     sums_[h] = buffers_->take(size_);
-    messages_.receive(sums_[h], box_.adders[h], MessageKind::sum, box_.number);
+    messages_.receive(std::span(sums_[h]).first(size_from(h, part)), box_.adders[h], MessageKind::sum,
+                      box_.number);
   }
 }
 
 /// The operands of this host, reduced over the box; a single one as it lies there.
 void NetworkSum::reduce_here(SharedPart& part) {
   for (std::size_t h = 0; h < sums_.size(); ++h) operands_[h] = sums_[h].data();
-  if (part.from.size() == 1 && is_one_run(box_.box)) {
+  std::size_t size = size_;
+  if (part.routed) {
+    sums_[own_host_] = buffers_->take(size_);
+    std::byte* packed = sums_[own_host_].data();
+    operands_[own_host_] = packed;
+    for_each_row(box_.box, [&](std::int64_t f, std::int64_t) {
+      if (part.reduce_row(f, packed))
+        packed += static_cast<std::size_t>(part.routed->width) * part.element_bytes;
+    });
+    size = static_cast<std::size_t>(packed - sums_[own_host_].data());
+  } else if (part.from.size() == 1 && is_one_run(box_.box)) {
     operands_[own_host_] =
         part.from.front() + static_cast<std::size_t>(box_.box.from_offset) * part.element_bytes;
   } else {
@@ -194,13 +277,14 @@ void NetworkSum::reduce_here(SharedPart& part) {
   }
   for (std::size_t h = 0; h < sums_.size(); ++h)
     if (h != own_host_ && (!box_.one || *box_.one == h))
-      messages_.send({operands_[own_host_], size_}, box_.adders[h], MessageKind::sum, box_.number);
+      messages_.send({operands_[own_host_], size}, box_.adders[h], MessageKind::sum, box_.number);
 }
 
 void NetworkSum::reduce_all(SharedPart& part) {
   const auto count = static_cast<std::int64_t>(size_ / part.element_bytes);
   if (part.kind != StepKind::all_reduce) {
     result_ = buffers_->take(size_);
+    if (part.routed) return reduce_rows(part);
     return part.reduce(operands_, result_.data(), count);
   }
   std::byte* const own =
@@ -210,6 +294,24 @@ void NetworkSum::reduce_all(SharedPart& part) {
     if (q != part.position) unpack(box_.box, own, part.to[q], part.element_bytes);
   for (std::size_t h = 0; box_.one && h < sums_.size(); ++h)
     if (h != own_host_) messages_.send({own, size_}, box_.adders[h], MessageKind::result, box_.number);
+}
+
+/// Each host has sent the rows of its experts alone, one after the other.
+void NetworkSum::reduce_rows(SharedPart& part) {
+  const RoutedIds ids(by_host_, part.routed->dtype, part.routed->ids);
+  const std::size_t bytes = static_cast<std::size_t>(part.routed->width) * part.element_bytes;
+  std::byte* out = result_.data();
+  for_each_row(box_.box, [&](std::int64_t f, std::int64_t) {
+    std::size_t count = 0;
+    for (std::size_t h = 0; h < operands_.size(); ++h)
+      if (ids.goes_to(h, f / part.routed->width))
+        addends_[count++] = std::exchange(operands_[h], operands_[h] + bytes);
+    if (count > 0)
+      part.reduce(std::span(addends_).first(count), out, part.routed->width);
+    else
+      std::memset(out, 0, bytes);
+    out += bytes;
+  });
 }
 
 bool NetworkSum::advance(SharedPart& part, bool has_opened) {
@@ -259,12 +361,13 @@ NetworkTransfer::NetworkTransfer(Network& network, MessageBuffers& buffers, cons
   if (!is_all_reduce) boxes = boxes_of_reduce_scatter(network, by_host, messages, t.pieces.front());
   for (NetworkBox& box : boxes)
     if (box.adders[by_host.own] == network.self)
-      sums_.emplace_back(buffers, messages, std::move(box), by_host.own, part.element_bytes);
+      sums_.emplace_back(buffers, messages, std::move(box), by_host.own, part.element_bytes,
+                         sets_by_host(by_host, t));
 }
 
 void NetworkTransfer::start(const SharedPart& part) {
   if (move_) move_->start(part);
-  for (NetworkSum& sum : sums_) sum.start();
+  for (NetworkSum& sum : sums_) sum.start(part);
 }
 
 bool NetworkTransfer::advance(SharedPart& part, bool has_opened) {

@@ -9,6 +9,9 @@
 // a box, so results may be the operands. Large boxes are cut, so that sums of one part are taken while another crosses.
 // Sums are taken in the order of the hosts: the same bits on every rank and in every run.
 //
+// Of rows that are routed a message has those alone that the host has experts of which it goes to, or comes from; both ends know
+// the ids, so they know its size.
+//
 // Who wants what from other hosts is exchanged once, by the constructor. Messages wait for nobody: `advance`
 // does what can be done now.
 #pragma once
@@ -40,15 +43,23 @@ class NetworkMove {
   struct Message {
     int member = 0;
     std::vector<Piece> pieces = {};
-    std::size_t size = 0;               // in bytes
+    std::size_t size = 0;               // in bytes, at most
     std::vector<std::byte> bytes = {};  // only while it is on its way
+    std::size_t host = 0;               // that has use for it
   };
+
+  std::size_t size_of(const Message& m, const SharedPart& part) const;
+  std::byte* pack_of(const Piece& piece, const std::byte* from, std::byte* packed, std::size_t host,
+                     const SharedPart& part) const;
+  const std::byte* unpack_of(const Piece& piece, const std::byte* packed, std::size_t host,
+                             const SharedPart& part) const;
 
   MessageBuffers* buffers_;
   Messages messages_;
   std::vector<Message> sends_;
   std::vector<Message> receives_;
   std::vector<Piece> taken_;  // from results of members here, which are their sources
+  ExpertSets by_host_;        // of rows that are routed
 };
 
 /// A box of a reduction.
@@ -64,9 +75,9 @@ struct NetworkBox {
 class NetworkSum {
  public:
   NetworkSum(MessageBuffers& buffers, const Messages& messages, NetworkBox box, std::size_t own_host,
-             std::size_t element_bytes);
+             std::size_t element_bytes, ExpertSets by_host = {});
 
-  void start();
+  void start(const SharedPart& part);
   bool is_done() const { return stage_ == Stage::done; }
   /// Its host's operands have not been reduced yet.
   bool is_opening() const { return stage_ == Stage::opening; }
@@ -81,6 +92,9 @@ class NetworkSum {
   bool reduces_all() const { return !box_.one || *box_.one == own_host_; }
   void reduce_here(SharedPart& part);
   void reduce_all(SharedPart& part);
+  void reduce_rows(SharedPart& part);
+  /// Of what comes from a host.
+  std::size_t size_from(std::size_t host, const SharedPart& part) const;
 
   MessageBuffers* buffers_;
   Messages messages_;
@@ -90,7 +104,9 @@ class NetworkSum {
   Stage stage_ = Stage::done;
   std::vector<std::vector<std::byte>> sums_;  // by host
   std::vector<const std::byte*> operands_;    // likewise
+  std::vector<const std::byte*> addends_;     // of one row
   std::vector<std::byte> result_;
+  ExpertSets by_host_;  // of rows that are routed
 };
 
 /// Of one part of a transfer.

@@ -33,6 +33,9 @@ struct BoundTransfer {
   DType dtype = DType::f32;
   const std::byte* from = nullptr;
   std::byte* to = nullptr;
+  // Where rows are routed: `choices` ids for each row of the side on which they are together.
+  const std::byte* ids = nullptr;
+  DType ids_dtype = DType::i32;
 };
 
 class Communicator {

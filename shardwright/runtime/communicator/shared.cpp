@@ -11,12 +11,20 @@ namespace {
 void move(const SharedPart& p, std::byte* to) {
   for (const Piece& piece : p.pieces) {
     const std::byte* from = p.from[static_cast<std::size_t>(piece.source)];
-    if (from != to) copy_piece(piece, from, to, p.element_bytes);
+    if (from != to) p.copy(piece, from, to);
   }
 }
 
 /// All operands have one shape, so the runs of one piece are those of all.
 void reduce_scatter(SharedPart& p, std::byte* to) {
+  if (p.routed) {
+    const std::size_t bytes = static_cast<std::size_t>(p.routed->width) * p.element_bytes;
+    for_each_row(p.pieces.front(), [&](std::int64_t f, std::int64_t at) {
+      std::byte* const row = to + static_cast<std::size_t>(at) * p.element_bytes;
+      if (!p.reduce_row(f, row)) std::memset(row, 0, bytes);
+    });
+    return;
+  }
   for_each_run(p.pieces.front(), [&](std::int64_t f, std::int64_t at, std::int64_t n) {
     p.reduce_run(f, to + static_cast<std::size_t>(at) * p.element_bytes, n);
   });
@@ -53,6 +61,12 @@ SharedPart part_of(const BoundTransfer& bound, const std::vector<int>& members, 
   out.from[position] = bound.from;
   out.to[position] = bound.to;
   out.operands.resize(members.size());
+  if (t.sets) {
+    std::vector<std::size_t> here;
+    for (std::size_t m = 0; m < t.group.size(); ++m)
+      if (std::ranges::find(members, t.group[m]) != members.end()) here.push_back(m);
+    out.routed = {ExpertSets(*t.sets, here), bound.ids, bound.ids_dtype, t.to_shape.back()};
+  }
   for (Piece piece : t.pieces) {
     const auto source = std::find(members.begin(), members.end(), piece.source);
     if (source == members.end()) continue;  // it comes over the network
@@ -117,6 +131,29 @@ void SharedPart::reduce_run(std::int64_t from_element, std::byte* out, std::int6
   const std::size_t offset = static_cast<std::size_t>(from_element) * element_bytes;
   for (std::size_t q = 0; q < from.size(); ++q) operands[q] = from[q] + offset;
   reduce(std::span(operands).first(from.size()), out, n);
+}
+
+bool SharedPart::reduce_row(std::int64_t from_element, std::byte* out) {
+  const RoutedIds ids(routed->sets, routed->dtype, routed->ids);
+  const std::size_t offset = static_cast<std::size_t>(from_element) * element_bytes;
+  std::size_t addends = 0;
+  for (std::size_t q = 0; q < from.size(); ++q)
+    if (ids.goes_to(q, from_element / routed->width)) operands[addends++] = from[q] + offset;
+  if (addends > 0) reduce(std::span(operands).first(addends), out, routed->width);
+  return addends > 0;
+}
+
+void SharedPart::copy(const Piece& piece, const std::byte* source, std::byte* own) const {
+  if (!routed) return copy_piece(piece, source, own, element_bytes);
+  const RoutedIds ids(routed->sets, routed->dtype, routed->ids);
+  const std::size_t bytes = static_cast<std::size_t>(routed->width) * element_bytes;
+  for_each_row(piece, [&](std::int64_t f, std::int64_t t) {
+    std::byte* const row = own + static_cast<std::size_t>(t) * element_bytes;
+    if (ids.goes_to(position, t / routed->width))
+      std::memcpy(row, source + static_cast<std::size_t>(f) * element_bytes, bytes);
+    else
+      std::memset(row, 0, bytes);
+  });
 }
 
 void work(SharedPart& p) {

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -147,6 +148,14 @@ struct alignas(64) Meeting {
   }
 };
 
+/// Whose rows those of a part are, where they go to few of many experts.
+struct RoutedRows {
+  ExpertSets sets;  // by member
+  const std::byte* ids = nullptr;
+  DType dtype = DType::i32;
+  std::int64_t width = 0;  // elements of a row
+};
+
 /// One of the tensors that a transfer moves.
 struct SharedPart {
   StepKind kind = StepKind::slice;
@@ -159,9 +168,14 @@ struct SharedPart {
   std::vector<const std::byte*> from;        // by member, known once all have started
   std::vector<std::byte*> to;                // likewise
   std::vector<const std::byte*> operands{};  // room for those of a sum
+  std::optional<RoutedRows> routed{};
 
   /// `count` elements of all operands from element `from_element` on, reduced into `out`.
   void reduce_run(std::int64_t from_element, std::byte* out, std::int64_t n);
+  /// Of rows that are routed the one at `from_element`: of those members' operands that have an expert of it. False where none has.
+  bool reduce_row(std::int64_t from_element, std::byte* out);
+  /// Copies `piece`; of rows that are routed those of this member's experts, and zeros for others.
+  void copy(const Piece& piece, const std::byte* from, std::byte* own) const;
 };
 
 /// Takes this rank's part of the work, once the addresses are known.

@@ -9,6 +9,14 @@
 namespace shardwright {
 namespace {
 
+/// Those of the rows of the side on which they are together.
+std::size_t bytes_of_ids(const BoundTransfer& t) {
+  const Transfer& of = t.transfer;
+  const Shape& rows = of.reduces ? of.from_shape : of.to_shape;
+  const std::int64_t count = rows.back() == 0 ? 0 : element_count(rows) / rows.back();
+  return static_cast<std::size_t>(count * of.sets->choices()) * size_of(t.ids_dtype);
+}
+
 class Staged final : public Communicator {
  public:
   Staged(std::unique_ptr<Communicator>&& host, std::unique_ptr<Backend> cpu) noexcept
@@ -39,6 +47,7 @@ class Staged final : public Communicator {
       };
       if (t.from) t.from = add(copies, copies.in, t.from, bytes(t.transfer.from_shape));
       if (t.to) t.to = add(copies, copies.out, t.to, bytes(t.transfer.to_shape));
+      if (t.ids) t.ids = add(copies, copies.in, t.ids, bytes_of_ids(t));
     }
     copies_.push_back(std::move(copies));
     return host_->prepare(on_host);
