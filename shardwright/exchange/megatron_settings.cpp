@@ -46,8 +46,9 @@ class FieldWriter {
       add("model", "expert_tensor_parallel_size", grid_.said.degrees.of_experts_features());
     }
     left_.take({"dp", "tp", "pp", "cp", "ep", "etp", "sequence_parallel"});
-    if (grid_.by_sequence()) left_.take({"overlap_tensor"});
-    if (!grid_.by_sequence())
+    if (grid_.by_sequence())
+      left_.take({"overlap_tensor"});
+    else
       left_.leave({"overlap_tensor"}, "Megatron overlaps with sequence parallelism alone");
     left_.read_as("megatron-lm");
     left_.leave({"operators split otherwise"}, "Megatron splits as --set with these degrees does");

@@ -88,11 +88,15 @@ ValueId gathered_side(const Node& step) {
   return step.op->step == StepKind::all_gather ? step.results.front() : step.operands.front();
 }
 
+/// `node` routes rows so, by `ids`.
+bool routes_by(const Graph& graph, const Node& node, ValueId ids, const Routing& routing) {
+  return routing_of(graph, node) == routing &&
+         passed_from(graph, node.operands[node.op->routed->ids]) == passed_from(graph, ids);
+}
+
 /// `node` reads of `v` rows of its own experts alone, by `ids`.
 bool reads_by_row(const Graph& graph, const Node& node, ValueId v, ValueId ids, const Routing& routing) {
-  if (routing_of(graph, node) != routing ||
-      passed_from(graph, node.operands[node.op->routed->ids]) != passed_from(graph, ids))
-    return false;
+  if (!routes_by(graph, node, ids, routing)) return false;
   for (std::size_t i = 0; i < node.operands.size(); ++i)
     if (node.operands[i] == v && std::ranges::find(node.op->routed->reads, i) == node.op->routed->reads.end())
       return false;
@@ -102,9 +106,7 @@ bool reads_by_row(const Graph& graph, const Node& node, ValueId v, ValueId ids, 
 /// It makes `v`, in which rows of none of its experts are zero, by `ids`.
 bool makes_by_row(const Graph& graph, ValueId v, ValueId ids, const Routing& routing) {
   const Node& node = producer(graph, v);
-  if (routing_of(graph, node) != routing ||
-      passed_from(graph, node.operands[node.op->routed->ids]) != passed_from(graph, ids))
-    return false;
+  if (!routes_by(graph, node, ids, routing)) return false;
   const std::vector<std::size_t>& makes = node.op->routed->makes;
   return std::ranges::find(makes, at(graph.value(v).result)) != makes.end();
 }

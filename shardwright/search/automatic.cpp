@@ -24,9 +24,9 @@
 #include "shardwright/base/progress.h"
 #include "shardwright/base/text.h"
 #include "shardwright/plan/batch.h"
-#include "shardwright/plan/decided.h"
 #include "shardwright/search/automatic/best_of.h"
 #include "shardwright/search/automatic/prospects.h"
+#include "shardwright/search/planning/suggestion.h"
 
 namespace shardwright::search {
 using namespace automatic;
@@ -259,11 +259,9 @@ class Search {
 
   /// Of what shares operators; other plans are not looked at with it, nor does the bound know of it.
   void try_overlapped() {
-    if (!trials_.does_fit() || !may_overlap(request_) || is_late()) return;
-    const Settings& best = trials_.best()->settings;
-    const Constraints decided = decided_by(*trials_.best(), 0);
-    if (decided.degrees.sharing(Sharing::work) * decided.degrees.sharing(Sharing::sequence) == 1) return;
-    if (const Graph* graph = tables_.graph(best.pipelining.micro_batches)) trials_.try_overlapped(*graph);
+    if (!trials_.does_fit() || !may_overlap(request_) || is_late() || !shares_work(*trials_.best())) return;
+    const int micro_batches = trials_.best()->settings.pipelining.micro_batches;
+    if (const Graph* graph = tables_.graph(micro_batches)) trials_.try_overlapped(*graph);
   }
 
   Plan told() {

@@ -8,6 +8,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/search/automatic/stock.h"
+#include "shardwright/search/planning/suggestion.h"
 
 namespace shardwright::automatic {
 
@@ -80,11 +81,9 @@ void Trials::run_whole(const Graph& graph, PlanRequest asked) {
 void Trials::try_overlapped(const Graph& graph) {
   Plan plan = *best_;
   plan.settings.overlap_tensor = true;
-  const std::string structure =
-      plan.structure.empty() ? structure_text(record_[best_number_].structure) : plan.structure;
   if (!plan.structure.empty()) plan.structure += ",overlap_tensor=1";
   ++attempts_;
-  const std::size_t number = record_.add(structure + ",overlap_tensor=1");
+  const std::size_t number = record_.add(shardwright::structure_text(plan));
   if (!attempt(why_, [&] { return judge(std::move(plan), graph, number); })) refuse(number);
 }
 

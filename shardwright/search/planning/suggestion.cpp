@@ -42,18 +42,17 @@ std::string structure_text(const Plan& plan) {
   return axes + structure_text(plan.settings) + "; operators one by one";
 }
 
+bool shares_work(const Plan& plan) {
+  const Constraints decided = decided_by(plan, 0);
+  return decided.degrees.sharing(Sharing::work) * decided.degrees.sharing(Sharing::sequence) > 1;
+}
+
 namespace {
 
 std::string better_text(std::string_view what, const Evaluation& would, const Evaluation& has) {
   return fmt::format("{} takes {} instead of {}{}", what, seconds_text(would.estimate.step_seconds()),
                      seconds_text(has.estimate.step_seconds()),
                      would.fits() && !has.fits() ? ", and fits" : "");
-}
-
-/// Some operator is split otherwise than by the batch, so that the next one may wait for it.
-bool shares_work(const Plan& plan) {
-  const Constraints decided = decided_by(plan, 0);
-  return decided.degrees.sharing(Sharing::work) * decided.degrees.sharing(Sharing::sequence) > 1;
 }
 
 /// The micro-batches of `p` side by side in twos; of too few, each is cut in two, if the batch may be cut otherwise.

@@ -20,4 +20,7 @@ std::string structure_text(const Settings& settings);
 /// The same with its degrees: as the search of whole plans said it, or else the axes of its mesh, if all stages have the same.
 std::string structure_text(const Plan& plan);
 
+/// Some operator is split otherwise than by the batch, so that the next one may wait for it.
+bool shares_work(const Plan& plan);
+
 }  // namespace shardwright
