@@ -20,6 +20,9 @@ namespace shardwright {
 class Scanner {
  public:
   explicit Scanner(std::string_view text, std::string_view what = "text") : text_(text), what_(what) {}
+  /// It reads where the text stands, so what ends with the call cannot be read.
+  template <std::same_as<std::string> Text>
+  explicit Scanner(Text&& text, std::string_view what = "text") = delete;
 
   /// Nothing but blanks is left.
   bool at_end();

@@ -64,7 +64,8 @@ void check_routing(const Graph& graph, NodeId id) {
     throw error("{}: rows of {} cannot go to {} experts by {}", graph.name_of(id), to_text(rows),
                 node.attributes.integer("experts", 0), to_text(ids));
   const auto& from = graph.value(node.operands.front()).layout;
-  Scanner in(node.attributes.text("among", ""));
+  const std::string among = node.attributes.text("among", "");  // a scanner reads where its text stands
+  Scanner in(among);
   parse_axes(in, graph.meshes[static_cast<std::size_t>(std::max(from ? from->mesh : 0, to.layout->mesh))]);
 }
 

@@ -46,7 +46,8 @@ Step step_of(const Graph& graph, const Node& node) {
   step.dim_from = static_cast<int>(node.attributes.integer("dim", -1));
   step.dim_to = static_cast<int>(node.attributes.integer("to", -1));
   if (node.operands.size() > 1) {
-    Scanner in(node.attributes.text("among", ""));
+    const std::string among = node.attributes.text("among", "");
+    Scanner in(among);
     step.routing = Routing{
         node.attributes.integer("experts", 0),
         parse_axes(in, graph.meshes[static_cast<std::size_t>(std::max(step.from.mesh, step.to.mesh))]),
