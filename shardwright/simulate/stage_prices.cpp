@@ -161,14 +161,19 @@ std::vector<LinkUse> StagePrices::link_uses(const PreparedTransfer& t) {
     return {{level, bytes_of(t, graph_) / cluster_.host.bytes_per_second}};
   }
   std::vector<LinkUse> out;
-  for (int n = 0; n < static_cast<int>(t.parts.size()); ++n)
-    for (const LinkUse& use : redistributor_.link_uses(step_of(graph_, graph_.node({t.node.index + n})))) {
-      const auto known = std::ranges::find(out, use.level, &LinkUse::level);
-      if (known == out.end())
-        out.push_back(use);
-      else
-        known->seconds += use.seconds;
-    }
+  const auto add = [&](const LinkUse& use) {
+    const auto known = std::ranges::find(out, use.level, &LinkUse::level);
+    if (known == out.end())
+      out.push_back(use);
+    else
+      known->seconds += use.seconds;
+  };
+  for (int n = 0; n < static_cast<int>(t.parts.size()); ++n) {
+    const Node& node = graph_.node({t.node.index + n});
+    if (!is_transfer(node)) continue;
+    for (const Step& step : redistribution(node).steps)
+      if (!is_local(step.kind)) std::ranges::for_each(redistributor_.link_uses(step), add);
+  }
   std::ranges::sort(out, {}, &LinkUse::level);
   return out;
 }

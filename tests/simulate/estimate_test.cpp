@@ -81,6 +81,26 @@ output %later
   EXPECT_DOUBLE_EQ(estimate(p, plain_cluster(1)).exposed_communication_seconds, 40 + 40 - 8);
 }
 
+/// Two all_reduces of 40 bytes over different groups of four devices on one wire: each takes 40 s alone.
+TEST(Estimate, lets_collectives_of_different_groups_share_their_links) {
+  Program p = program_of(R"(
+mesh [a=2, b=2]
+%x = input f32[10] as [10] [-]
+%g = mask %x over a : f32[10] as [10] [-] sum(a)
+%h = mask %x over b : f32[10] as [10] [-] sum(b)
+%r = all_reduce.sum %g over a : f32[10] as [10] [-]
+%s = all_reduce.sum %h over b : f32[10] as [10] [-]
+output %r
+output %s
+)");
+  Cluster cluster = plain_cluster(1);
+  cluster.devices_per_node = cluster.links.front().devices = 4;
+  const double one_by_one = estimate(p, cluster).exposed_communication_seconds;
+  EXPECT_DOUBLE_EQ(one_by_one, 80);
+  start_early(p, "s", "h");
+  EXPECT_DOUBLE_EQ(estimate(p, cluster).exposed_communication_seconds, one_by_one);
+}
+
 TEST(Estimate, reads_of_a_table_no_more_than_the_rows_that_are_asked_for) {
   const Program p = program_of(R"(
 mesh [tp=1]
