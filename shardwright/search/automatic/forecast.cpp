@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <limits>
+#include <span>
 
 #include "shardwright/base/index.h"
 #include "shardwright/lower/offload.h"
@@ -31,7 +31,7 @@ class Part {
     on_way_ = std::max(on_way_, f.on_way);
     gradients_ += f.gradients;
     const double before = kept_ - gradients_, most = before + f.passing;
-    while (!most_.empty() && most_.back().bytes <= most) most_.pop_back();
+    while (most_.size() > front_ && most_.back().bytes <= most) most_.pop_back();
     most_.push_back({pieces_.size(), most});
     pieces_.push_back({kind, before});
   }
@@ -45,12 +45,13 @@ class Part {
     saved_ += kept.kept - repeated.kept;
     hosted_kept_ += repeated.hosted_kept - kept.hosted_kept;
     most_again_ = std::max(most_again_, before - saved_ + repeated.passing);
-    if (most_.front().piece == again_) most_.pop_front();
+    if (most_[front_].piece == again_) ++front_;
     ++again_;
   }
 
   double bytes() const {
-    const double most = most_.empty() ? most_again_ : std::max(most_again_, most_.front().bytes - saved_);
+    const double most =
+        front_ == most_.size() ? most_again_ : std::max(most_again_, most_[front_].bytes - saved_);
     const double ahead = std::max(0.0, most_held(fetches_held, on_way_, hosted_kept_) - on_way_);
     const double passing = (slots_ - 1) * (kept_ - saved_) + most + scores_ + ahead;
     const double all =
@@ -82,15 +83,16 @@ class Part {
   double lasting_ = 0, sums_ = 0, kept_ = 0, gradients_ = 0, saved_ = 0;
   double least_gradients_ = 0, scores_ = 0, hosted_ = 0, hosted_kept_ = 0, on_way_ = 0;
   double most_again_ = 0;  // in the backward of a piece that is computed again
-  std::deque<Most>
-      most_;  // of the others: where no later one has more; as if none in front were computed again
+  /// Of the others, from `front_` on: where no later one has more; as if none in front were computed again.
+  std::vector<Most> most_;
+  std::size_t front_ = 0;
 };
 
 /// What a device holds, and its host for it.
 struct Caps {
   double bytes = std::numeric_limits<double>::infinity(), host_bytes = bytes;
 
-  bool hold(const std::vector<const Part*>& parts) const {
+  bool hold(std::span<const Part* const> parts) const {
     double own = 0, of_host = 0;
     for (const Part* part : parts) own += part->bytes(), of_host += part->host_bytes();
     return own <= bytes && of_host <= host_bytes;
@@ -98,10 +100,9 @@ struct Caps {
 };
 
 /// As little is computed again as lets `caps` hold `parts`, of a part of which most micro-batches are alive first.
-void lighten(const std::vector<Part*>& parts, const Caps& caps) {
-  const std::vector<const Part*> all(parts.begin(), parts.end());
+void lighten(std::span<Part* const> parts, const Caps& caps) {
   for (Part* part : parts)
-    while (part->can_lighten() && !caps.hold(all)) part->lighten();
+    while (part->can_lighten() && !caps.hold(parts)) part->lighten();
 }
 
 class Cut {
@@ -121,19 +122,19 @@ class Cut {
       for (int kind : pieces_) all.add((fits && own.again ? *own.again : *own.figures)[at(kind)]);
       most = std::max(most, forms_[at(stage)].seconds(all.pass()) + update_of(all, 0));
     }
-    std::vector<int> out = begun(most, fits);
-    constexpr int halvings = 24;
-    for (int i = 0; i < halvings && !out.empty() && most > least * (1 + 1e-5); ++i) {
+    Begun out = begun(most, fits);
+    constexpr int trials = 24;
+    for (int i = 0; i < trials && out.is_whole && most > least * (1 + 1e-5); ++i) {
       const double middle = (least + most) / 2;
-      std::vector<int> other = begun(middle, fits);
-      if (other.empty()) {
-        least = middle;
-      } else {
-        most = middle;
+      Begun other = begun(middle, fits);
+      if (other.is_whole) {
+        most = std::min(middle, other.longest);
         out = std::move(other);
+      } else {
+        least = std::min(other.shortest_over, most);
       }
     }
-    return out;
+    return out.is_whole ? std::move(out.first) : std::vector<int>{};
   }
 
   /// The parts that begin with `first`, all kept, or as little computed again as lets devices hold them.
@@ -153,17 +154,26 @@ class Cut {
   }
 
  private:
-  /// Each part as long as memory and `seconds`, of what depends on its stage alone, let it be; empty if that is not all.
+  /// Parts that begin with `first`, all pieces if `is_whole`. With a limit from `longest` on and below `shortest_over` they
+  /// would be the same.
+  struct Begun {
+    std::vector<int> first = {};
+    bool is_whole = false;
+    double longest = 0, shortest_over = std::numeric_limits<double>::infinity();
+  };
+
+  /// Each part as long as memory and `seconds`, of what depends on its stage alone, let it be.
   /// A device with V chunks is as if each of them were all that it has.
-  std::vector<int> begun(double seconds, bool fits) const {
+  Begun begun(double seconds, bool fits) const {
     const int count = static_cast<int>(pieces_.size()), parts = p_.parts();
-    std::vector<int> out;
+    Begun out;
     int piece = 0;
     double before = 0;  // that a stage is through before the first one, with its last backward
     for (int part = 0; part < parts; ++part) {
-      out.push_back(piece);
+      out.first.push_back(piece);
       Part taken(what_, what_.slots[at(part)], p_.stage_of(part));
       const StageForm& form = forms_[at(p_.stage_of(part))];
+      Part* const alone[] = {&taken};
       const int begin = piece;
       const auto end = [&] {
         const StageSeconds& own = taken.seconds();
@@ -171,16 +181,19 @@ class Cut {
       };
       while (piece < count - (parts - 1 - part)) {
         taken.add(pieces_[at(piece)]);
-        if (fits) lighten({&taken}, caps_);
-        const bool is_over = end() > seconds * (1 + 1e-9) || (fits && !caps_.hold({&taken}));
+        if (fits) lighten(alone, caps_);
+        const double own = end();
+        const bool is_long = own > seconds * (1 + 1e-9), is_over = is_long || (fits && !caps_.hold(alone));
+        if (is_long) out.shortest_over = std::min(out.shortest_over, own);
         if (is_over && (piece > begin || fits)) break;
-        ++piece;
+        ++piece, out.longest = std::max(out.longest, own);
         if (is_over) break;
       }
-      if (piece == begin) return {};
+      if (piece == begin) return out;
       before += taken.seconds().pass().backward;
     }
-    return piece == count ? out : std::vector<int>{};
+    out.is_whole = piece == count;
+    return out;
   }
 
   /// Behind its last backward, of which `backwards` hide what is late; of chunks, which a device updates together, it is not
