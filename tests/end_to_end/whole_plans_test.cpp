@@ -143,7 +143,7 @@ TEST_P(EndToEndWholePlans, have_the_losses_of_one_device) {
 }
 
 INSTANTIATE_TEST_SUITE_P(drawn, EndToEndWholePlans,
-                         ::testing::Range(0, std::getenv("SHARDWRIGHT_FULL") ? 50 : 24),
+                         ::testing::Range(0, std::getenv("SHARDWRIGHT_FULL") ? 50 : 16),
                          [](const auto& number) {
                            return fmt::format("{}_{}", family_of(number.param), number.param);
                          });

@@ -144,10 +144,13 @@ std::string written_for(Engine engine, const std::map<DType, double>& tolerance)
 const std::map<DType, double> all_types = {
     {DType::f64, 1e-12}, {DType::f32, 2e-5}, {DType::f16, 5e-3}, {DType::bf16, 5e-2}};
 
+/// SHARDWRIGHT_FULL=1: in all types, where else one is as exact as it can be and one short.
 TEST(TorchOperators, compute_what_the_kernels_compute) {
   if (std::system("/usr/bin/python3 -c 'import torch' > /dev/null 2>&1") != 0)
     GTEST_SKIP() << "no torch here";
-  const std::string folder = written_for(Engine::torch, all_types);
+  std::map<DType, double> types = all_types;
+  if (!std::getenv("SHARDWRIGHT_FULL")) types.erase(DType::f32), types.erase(DType::bf16);
+  const std::string folder = written_for(Engine::torch, types);
   EXPECT_EQ(std::system(("/usr/bin/python3 tests/outside/operators.py " + folder).c_str()), 0);
 }
 

@@ -43,7 +43,7 @@ std::vector<std::string> rows_of(const std::vector<std::string>& lines) {
 
 TEST(Report, fits_a_screen_whatever_the_network) {
   for (const Words& words :
-       {Words{"plan", "llama2-70b", "--cluster", "a100-80g:64", "--fix", "tp=8,pp=8"},
+       {Words{"plan", "llama2-70b", "--cluster", "a100-80g:64", "--fix", "tp=8,pp=8", "--search-time", "2"},
         {"plan", "resnet50", "--devices", "8"},
         {"plan", "face:classes=1000", "--devices", "4", "--search", "recursive"},
         {"plan", "llama2-13b", "--cluster", "a100-80g:16", "--fix", "pp=8", "--global-batch", "64"}})

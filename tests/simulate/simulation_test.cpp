@@ -163,7 +163,7 @@ TEST(Simulation, says_who_cannot_go_on) {
 
 /// Event by event as in stretches; and the trace says what the estimate says.
 TEST(Simulation, traces_add_up_to_the_estimate) {
-  for (std::uint64_t seed = 0; seed < testing::draws(300); ++seed) {
+  for (std::uint64_t seed = 0; seed < testing::draws(120); ++seed) {
     const testing::DrawnPipeline drawn = testing::drawn_pipeline(seed);
     const Pipeline& p = drawn.pipeline;
     const int n = p.rank_count();
@@ -186,7 +186,7 @@ TEST(Simulation, traces_add_up_to_the_estimate) {
 
 /// What is alive at the peak is what the arena was made for; the arena is what runs.
 TEST(Simulation, memory_over_time_fills_the_arena) {
-  for (std::uint64_t seed = 0; seed < testing::draws(300); ++seed) {
+  for (std::uint64_t seed = 0; seed < testing::draws(120); ++seed) {
     const testing::DrawnPipeline drawn = testing::drawn_pipeline(seed);
     const Pipeline& p = drawn.pipeline;
     const Cluster cluster = cluster_called(fmt::format("a100-80g:{}", p.rank_count()));
