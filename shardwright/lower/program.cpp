@@ -37,22 +37,17 @@ Step step_of(const Graph& graph, const Node& node) {
   const Value& to = graph.value(node.results.front());
   require(node.op->step && from.layout && to.layout, "{} is no step", to.name);
   Step step{.kind = *node.op->step, .reduction = node.op->reduction, .from = *from.layout, .to = *to.layout};
+  const auto axes_of = [&](const std::string& text) {
+    Scanner in(text);
+    return parse_axes(in, graph.meshes[static_cast<std::size_t>(std::max(step.from.mesh, step.to.mesh))]);
+  };
   const std::string over = node.attributes.text("over", "");
-  if (!over.empty()) {
-    Scanner in(over);
-    step.axes =
-        parse_axes(in, graph.meshes[static_cast<std::size_t>(std::max(step.from.mesh, step.to.mesh))]);
-  }
+  if (!over.empty()) step.axes = axes_of(over);
   step.dim_from = static_cast<int>(node.attributes.integer("dim", -1));
   step.dim_to = static_cast<int>(node.attributes.integer("to", -1));
-  if (node.operands.size() > 1) {
-    const std::string among = node.attributes.text("among", "");
-    Scanner in(among);
-    step.routing = Routing{
-        node.attributes.integer("experts", 0),
-        parse_axes(in, graph.meshes[static_cast<std::size_t>(std::max(step.from.mesh, step.to.mesh))]),
-        graph.value(node.operands[1]).type.shape.back()};
-  }
+  if (node.operands.size() > 1)
+    step.routing = Routing{node.attributes.integer("experts", 0), axes_of(node.attributes.text("among", "")),
+                           graph.value(node.operands[1]).type.shape.back()};
   return step;
 }
 
