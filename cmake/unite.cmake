@@ -7,6 +7,12 @@ function(write_united out folder begin content)
   set(${out} ${united} PARENT_SCOPE)
 endfunction()
 
+# Appends to OUT: FILE, read with OTHER in the place of the namespace NAME, whose names it finds; WHOLE is OTHER from outside.
+function(read_as out file name other whole)
+  set(${out} "${${out}}namespace ${whole} { using namespace ${name}; }\n#define ${name} ${other}\n#include \"${file}\"\n#undef ${name}\n"
+    PARENT_SCOPE)
+endfunction()
+
 # unite(OUT FILES...): with SHARDWRIGHT_UNITED the files of a folder are compiled ten at a time, so that headers and what
 # they instantiate are compiled once for all of them; OUT is what to compile instead. Names of files are relative to the
 # repository, so that a compiler cache knows them again in another checkout (CMake's own UNITY_BUILD writes whole paths).
@@ -66,8 +72,7 @@ function(each_in_a_namespace out)
     list(APPEND all_headers ${headers})
     cmake_path(GET file STEM name)
     if(is_of_ours)
-      string(APPEND text "namespace shardwright::of_${name} { using namespace shardwright; }\n"
-        "#define shardwright shardwright::of_${name}\n#include \"${file}\"\n#undef shardwright\n")
+      read_as(text ${file} shardwright shardwright::of_${name} shardwright::of_${name})
     else()
       string(APPEND text "#include \"${file}\"\n")
     endif()
@@ -103,8 +108,7 @@ function(unite_table out folder type header)
     foreach(file IN LISTS files)
       cmake_path(GET file STEM name)
       cmake_path(RELATIVE_PATH file BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
-      string(APPEND text "namespace shardwright::${leaf}_${name} { using namespace ${leaf}; }\n"
-        "#define ${leaf} ${leaf}_${name}\n#include \"${file}\"\n#undef ${leaf}\n")
+      read_as(text ${file} ${leaf} ${leaf}_${name} shardwright::${leaf}_${name})
       string(APPEND handed "std::vector<${type}> ${name}() { return ${leaf}_${name}::${name}(); }\n")
     endforeach()
     write_united(united shardwright/${folder} ${begin} "${text}${handed}}\n")
