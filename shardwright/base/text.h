@@ -1,6 +1,7 @@
 // Reading text forms: one scanner for every grammar of the project, and the near names of error messages.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <span>
