@@ -12,6 +12,7 @@
 #include "shardwright/cli/verb.h"
 #include "shardwright/explain/binding.h"
 #include "tests/support/command_outcome.h"
+#include "tests/support/draws.h"
 
 namespace shardwright {
 namespace {
@@ -35,12 +36,14 @@ const std::string odd = "llama:layers=3,hidden=128,heads=4,ffn=256,vocab=512,seq
 /// SHARDWRIGHT_FULL=1: with more limits.
 std::vector<PlanCase> cases() {
   std::vector<PlanCase> out;
-  if (std::getenv("SHARDWRIGHT_FULL"))
-    out = {{"gpt_limited", gpt, "a100-80g:4", 0.6}, {"gpt_tight", gpt, "h100:4", 0.35}};
+  if (testing::is_full())
+    out = {{"gpt_limited", gpt, "a100-80g:4", 0.6},
+           {"gpt_tight", gpt, "h100:4", 0.35},
+           {"llama_slow_links", odd, "v100-32g:2x2", 0.7}};
   const std::vector<PlanCase> always{
       {"gpt", gpt, "a100-80g:8"},
       {"gpt_stages", gpt, "a100-80g:4", 0, {"--fix", "pp=2"}},
-      {"llama_slow_links", odd, "v100-32g:2x2", 0.7},
+      {"llama_slow", odd, "v100-32g:2x1", 0.7},
       {"llama_six", odd, "a100-80g:6", 0, {"--fix", "micro_batches=2"}},
       {"ffn", "ffn:batch=32", "cpu:4"},
       {"operator_fixed", gpt, "a100-80g:4", 0, {"--fix", "layers.*.ffn.up.matmul={n: tp}"}}};
@@ -159,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(Plans, WhatLost, ::testing::ValuesIn(cases()),
 
 /// More memory makes a faster plan if and only if memory binds. SHARDWRIGHT_FULL=1 asks of every pair and more limits.
 TEST(Binding, is_memory_where_more_of_it_makes_a_faster_plan) {
-  const bool is_full = std::getenv("SHARDWRIGHT_FULL");
+  const bool is_full = testing::is_full();
   int k = 0;
   for (const std::string& model : {gpt, odd, std::string("ffn:widths=784-512-512-10,batch=64")})
     for (const std::string& cluster : {std::string("a100-80g:4"), std::string("cpu:4")}) {

@@ -14,6 +14,7 @@
 #include "shardwright/cli/verb.h"
 #include "shardwright/cost/cluster_file.h"
 #include "tests/support/command_outcome.h"
+#include "tests/support/draws.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -136,7 +137,7 @@ TEST(DeviceCounts, a_curve_is_a_plan_of_its_own_on_each) {
     EXPECT_EQ(row.at("devices"), counts[i]);
     EXPECT_TRUE(row.at("fits").get<bool>());
     const double seconds = row.at("step_seconds");
-    if (i % 2 != 0 || std::getenv("SHARDWRIGHT_FULL")) {  // of 2 and 8 devices, of all in full
+    if (i % 2 != 0 || testing::is_full()) {  // of 2 and 8 devices, of all in full
       EXPECT_NEAR(seconds, on(decoder, "a100-80g", counts[i]).document().at("step_seconds").get<double>(),
                   1e-12);
     }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "tests/support/draws.h"
 #include "tests/support/training_run.h"
 
 namespace shardwright {
@@ -83,7 +84,7 @@ TEST_P(Decoders, tensor_parallel_annotations_agree_with_one_device) {
 }
 
 TEST_P(Decoders, random_plans_agree_with_one_device) {
-  const int plans = std::getenv("SHARDWRIGHT_FULL") ? 10 : 1;
+  const int plans = testing::is_full() ? 10 : 1;
   for (int devices : {2, 4, 8})
     for (int seed = 0; seed < plans; ++seed) {
       SCOPED_TRACE(fmt::format("{} devices, seed {}", devices, seed));

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "shardwright/runtime/safetensors.h"
+#include "tests/support/draws.h"
 #include "tests/support/on_each_rank.h"
 #include "tests/support/training_run.h"
 
@@ -172,7 +173,7 @@ TEST_P(MixedPlans, planned_ones_agree_with_one_device) {
 }
 
 TEST_P(MixedPlans, drawn_ones_agree_with_one_device) {
-  const std::uint64_t plans = std::getenv("SHARDWRIGHT_FULL") ? 10 : 1;
+  const std::uint64_t plans = testing::is_full() ? 10 : 1;
   const auto want = testing::run_alone(run());
   for (const int devices : devices_here())
     for (std::uint64_t seed = 0; seed < plans; ++seed) {

@@ -10,6 +10,7 @@
 
 #include "shardwright/graph/node_kinds.h"
 #include "shardwright/runtime/safetensors.h"
+#include "tests/support/draws.h"
 #include "tests/support/training_run.h"
 
 namespace shardwright {
@@ -86,7 +87,7 @@ TEST_P(Recommenders, data_parallel_at_every_level_and_auto) {
 }
 
 TEST_P(Recommenders, random_plans) {
-  const int plans = std::getenv("SHARDWRIGHT_FULL") ? 10 : 1;
+  const int plans = testing::is_full() ? 10 : 1;
   for (int devices : {2, 4, 8})
     for (int seed = 0; seed < plans; ++seed) {
       SCOPED_TRACE(fmt::format("{} devices, seed {}", devices, seed));

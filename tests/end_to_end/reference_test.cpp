@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "shardwright/runtime/safetensors.h"
+#include "tests/support/draws.h"
 #include "tests/support/on_each_rank.h"
 #include "tests/support/training_run.h"
 
@@ -114,7 +115,7 @@ TEST_P(ReferencesOfSeeds, annotations_agree_with_one_device) {
 }
 
 TEST_P(References, random_plans_agree_with_one_device) {
-  const int plans = std::getenv("SHARDWRIGHT_FULL") ? 10 : 2;
+  const int plans = testing::is_full() ? 10 : 2;
   const std::optional<Outcome> want = run_alone(r(), DType::f32);
   for (int devices : devices_here())
     for (int seed = 0; seed < plans; ++seed) {
@@ -125,7 +126,7 @@ TEST_P(References, random_plans_agree_with_one_device) {
 }
 
 TEST_P(References, in_f64_all_plans_agree_to_ten_digits) {
-  const int plans = std::getenv("SHARDWRIGHT_FULL") ? 10 : 1;
+  const int plans = testing::is_full() ? 10 : 1;
   const std::optional<Outcome> want = run_alone(r(), DType::f64);
   const int devices = devices_here().back();
   for (Parallel mode : {Parallel::data_parallel, Parallel::auto_parallel})

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "shardwright/runtime/safetensors.h"
+#include "tests/support/draws.h"
 #include "tests/support/training_run.h"
 
 namespace shardwright {
@@ -76,7 +77,7 @@ class ResNet : public ::testing::TestWithParam<Case> {};
 
 TEST_P(ResNet, losses_do_not_depend_on_the_plan) {
   const auto& [name, run, devices] = GetParam();
-  const std::uint64_t plans = std::getenv("SHARDWRIGHT_FULL") ? 10 : 3;
+  const std::uint64_t plans = testing::is_full() ? 10 : 3;
   const auto alone = testing::run_alone(run);
   const testing::Tolerance tolerance{.losses = 1e-9, .weights = 1e-7};
   const auto expect_planned = [&](const char* what, Parallel mode, const Constraints& annotations) {

@@ -14,6 +14,7 @@
 #include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/session.h"
 #include "shardwright/verify/verify.h"
+#include "tests/support/draws.h"
 #include "tests/support/random_plan.h"
 
 namespace shardwright {
@@ -260,7 +261,7 @@ TEST(EndToEndTracedPipelines, run_from_a_file_although_stages_share_constants) {
 /// Any cut and any strategies, from the text of a plan file.
 TEST(EndToEndTracedPipelines, random_plans_have_the_losses_of_one_device) {
   const Net net;
-  for (int seed = 0; seed < 60; ++seed) {
+  for (int seed = 0; seed < static_cast<int>(testing::draws(60)); ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     const int devices = 1 + seed % 8,
               micro_batches = std::array{1, 2, 3, 4}[static_cast<std::size_t>(seed) % 4];

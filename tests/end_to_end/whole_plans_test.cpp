@@ -11,6 +11,7 @@
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/batch.h"
 #include "shardwright/simulate/evaluate.h"
+#include "tests/support/draws.h"
 #include "tests/support/onnx_decoder.h"
 #include "tests/support/scratch.h"
 #include "tests/support/training_run.h"
@@ -142,8 +143,7 @@ TEST_P(EndToEndWholePlans, have_the_losses_of_one_device) {
                        {.losses = 1e-9, .weights = 1e-6});
 }
 
-INSTANTIATE_TEST_SUITE_P(drawn, EndToEndWholePlans,
-                         ::testing::Range(0, std::getenv("SHARDWRIGHT_FULL") ? 50 : 16),
+INSTANTIATE_TEST_SUITE_P(drawn, EndToEndWholePlans, ::testing::Range(0, testing::is_full() ? 50 : 11),
                          [](const auto& number) {
                            return fmt::format("{}_{}", family_of(number.param), number.param);
                          });

@@ -13,6 +13,7 @@
 #include "shardwright/exchange/torch/package_text.h"
 #include "shardwright/plan/json_text.h"
 #include "shardwright/runtime/safetensors.h"
+#include "tests/support/draws.h"
 #include "tests/support/evaluate.h"
 #include "tests/support/samples.h"
 #include "tests/support/scratch.h"
@@ -149,7 +150,7 @@ TEST(TorchOperators, compute_what_the_kernels_compute) {
   if (std::system("/usr/bin/python3 -c 'import torch' > /dev/null 2>&1") != 0)
     GTEST_SKIP() << "no torch here";
   std::map<DType, double> types = all_types;
-  if (!std::getenv("SHARDWRIGHT_FULL")) types.erase(DType::f32), types.erase(DType::bf16);
+  if (!testing::is_full()) types.erase(DType::f32), types.erase(DType::bf16);
   const std::string folder = written_for(Engine::torch, types);
   EXPECT_EQ(std::system(("/usr/bin/python3 tests/outside/operators.py " + folder).c_str()), 0);
 }

@@ -13,6 +13,7 @@
 #include "shardwright/graph/node_kinds.h"
 #include "shardwright/runtime/safetensors.h"
 #include "tests/support/command_outcome.h"
+#include "tests/support/draws.h"
 #include "tests/support/folder_runs.h"
 #include "tests/support/scratch.h"
 #include "tests/support/training_run.h"
@@ -135,7 +136,7 @@ TEST(EndToEndAdaptersDrawn, plans_have_the_losses_of_one_device) {
   const TrainingRun run{
       .model = small, .file = "", .optimizer = {.name = "adamw"}, .precision = DType::f64, .steps = 4};
   const auto want = testing::run_alone(run);
-  for (std::uint64_t seed : {1U, 2U, 3U, 4U, 5U}) {
+  for (std::uint64_t seed = 1; seed <= testing::draws(5); ++seed) {
     SCOPED_TRACE(seed);
     testing::expect_same(testing::run_random(run, 4, seed), want, {.losses = 1e-9, .weights = 1e-6});
     testing::expect_same(testing::run_random_pipeline(run, 4, 4, seed), want,

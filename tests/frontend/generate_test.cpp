@@ -76,7 +76,7 @@ TEST(Generate, is_the_network_on_whole_sequences_on_any_devices) {
                                   "pangualpha-2.6b:" + sizes};
   models.resize(testing::draws(4));  // each takes a minute and a half under a sanitizer
   // Every model in every way; else each way is taken by every second model.
-  const bool is_full = std::getenv("SHARDWRIGHT_FULL");
+  const bool is_full = testing::is_full();
   for (int k = 0; const std::string& model : models) {
     ++k;
     SCOPED_TRACE(model);

@@ -16,6 +16,7 @@
 #include "shardwright/passes/optimize.h"
 #include "shardwright/plan/complete.h"
 #include "shardwright/runtime/session.h"
+#include "tests/support/draws.h"
 #include "tests/support/evaluate.h"
 #include "tests/support/transformer.h"
 #include "tests/support/walk.h"
@@ -125,7 +126,7 @@ void fuzz(const FuzzCase& c, std::uint64_t seed, const std::string& recompute = 
 class Fuzz : public ::testing::TestWithParam<FuzzCase> {};
 
 TEST_P(Fuzz, random_plans_compute_the_same) {
-  const int plans = std::getenv("SHARDWRIGHT_FULL") ? 40 : 6;
+  const int plans = testing::is_full() ? 40 : 6;
   for (int seed = 0; seed < plans && !HasFatalFailure(); ++seed)
     fuzz(GetParam(), static_cast<std::uint64_t>(seed));
 }
@@ -137,7 +138,7 @@ TEST_P(Fuzz, random_plans_with_recompute_compute_the_same) {
                                      "selected",
                                      "selected:communication=true,shard_kept=true",
                                      "layer0.attention,layer0.ffn:communication=false,shard_kept=true"};
-  const std::size_t plans = std::getenv("SHARDWRIGHT_FULL") ? 36 : all.size();
+  const std::size_t plans = testing::is_full() ? 36 : all.size();
   for (std::size_t seed = 0; seed < plans && !HasFatalFailure(); ++seed)
     fuzz(GetParam(), 100 + seed, all[seed % all.size()]);
 }

@@ -12,6 +12,7 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/graph/verify.h"
+#include "tests/support/draws.h"
 #include "tests/support/evaluate.h"
 #include "tests/support/onnx_text.h"
 #include "tests/support/scratch.h"
@@ -279,7 +280,7 @@ TEST(EndToEndOnnx, random_plans_agree_with_one_device) {
                                  .steps = 4,
                                  .loss = "cross_entropy"};
   const auto alone = testing::run_alone(run);
-  const int plans = std::getenv("SHARDWRIGHT_FULL") ? 10 : 2;
+  const int plans = testing::is_full() ? 10 : 2;
   for (int devices : {2, 4, 8})
     for (int seed = 0; seed < plans; ++seed) {
       SCOPED_TRACE(fmt::format("{} devices, seed {}", devices, seed));

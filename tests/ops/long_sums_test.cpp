@@ -11,6 +11,7 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/layout/sharded_tensor.h"
 #include "tests/support/compare.h"
+#include "tests/support/draws.h"
 #include "tests/support/evaluate.h"
 #include "tests/support/samples.h"
 #include "tests/support/sharded_call.h"
@@ -79,7 +80,7 @@ std::vector<Tensor> in_f64(const std::vector<Tensor>& in, DType dtype) {
   return out;
 }
 
-class LongSums : public testing::TestWithParam<const OpDef*> {};
+class LongSums : public ::testing::TestWithParam<const OpDef*> {};
 
 TEST_P(LongSums, lose_no_more_than_two_roundings) {
   const OpDef& op = *GetParam();
@@ -90,7 +91,9 @@ TEST_P(LongSums, lose_no_more_than_two_roundings) {
       for (int l = 0; l < static_cast<int>(rule.loops.size()); ++l) {
         auto longer = may_be_summed(rule, l) ? stretched(op, sample, l) : std::nullopt;
         if (!longer) continue;
+        const bool is_long = flops_of(op, rule_of_sample(op, *longer)) > most_flops;
         for (const bool is_positive : {false, true}) {
+          if (is_long && !is_positive && !testing::is_full()) continue;
           for (SampleOperand& o : longer->operands)
             if (is_positive && o.domain == Domain::any) o.domain = Domain::positive;
           const std::vector<Tensor> in = draw(*longer, Values::reals, 1);
@@ -145,7 +148,7 @@ double magnitude(const std::vector<Tensor>& parts) {
   return largest;
 }
 
-class ShortStrategies : public testing::TestWithParam<const OpDef*> {
+class ShortStrategies : public ::testing::TestWithParam<const OpDef*> {
  protected:
   /// What the ranks hold, added up exactly, is within two roundings of the largest addend of what one device makes in
   /// f64: there are four addends at most, each off by half of its last place. How large they are, the same parts in f64
@@ -221,9 +224,9 @@ std::vector<const OpDef*> summing_ops() {
   return out;
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, LongSums, testing::ValuesIn(summing_ops()),
+INSTANTIATE_TEST_SUITE_P(Ops, LongSums, ::testing::ValuesIn(summing_ops()),
                          [](const auto& each) { return each.param->name; });
-INSTANTIATE_TEST_SUITE_P(Ops, ShortStrategies, testing::ValuesIn(computing_ops()),
+INSTANTIATE_TEST_SUITE_P(Ops, ShortStrategies, ::testing::ValuesIn(computing_ops()),
                          [](const auto& each) { return each.param->name; });
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/search/planning/make_plan.h"
 #include "tests/support/changed_text.h"
+#include "tests/support/draws.h"
 #include "tests/support/random_plan.h"
 #include "tests/support/training_run.h"
 
@@ -67,7 +68,7 @@ std::optional<Outcome> outcome_of(const std::string& text) {
 }
 
 TEST(ChangedPlans, are_refused_or_end_with_the_losses_of_one_device) {
-  const int count = std::getenv("SHARDWRIGHT_FULL") ? 1000 : 100;
+  const int count = testing::is_full() ? 1000 : 100;
   const std::optional<Outcome> alone = run_alone(run);
   const std::vector<std::string> plans = seeds();
   Random random = random_of(12);

@@ -9,6 +9,7 @@
 
 #include "shardwright/cli/verb.h"
 #include "tests/support/changed_text.h"
+#include "tests/support/draws.h"
 #include "tests/support/message_of.h"
 #include "tests/support/scratch.h"
 
@@ -198,7 +199,7 @@ TEST(ExplainRecord, takes_any_file) {
   auto random = testing::random_of(39);
   const std::vector<std::string> seeds{waiting(0, "rank 0: " + late), waiting(1, told + late),
                                        head(2, 4, late) + open(7, 11, "%x = matmul, micro-batch 1")};
-  for (int i = 0; i < 1500; ++i) {
+  for (int i = 0; i < (testing::is_full() ? 1500 : 300); ++i) {
     for (std::size_t r = 0; r < seeds.size(); ++r)
       write_bytes(fmt::format("{}/rank-{}.txt", folder, r),
                   testing::below(random, 2) == 0 ? seeds[r] : testing::changed_text(random, seeds[r]));

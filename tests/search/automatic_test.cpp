@@ -12,6 +12,7 @@
 #include "shardwright/passes/compile.h"
 #include "shardwright/search/automatic/structure.h"
 #include "shardwright/simulate/evaluate.h"
+#include "tests/support/draws.h"
 #include "tests/support/onnx_decoder.h"
 #include "tests/support/scratch.h"
 
@@ -105,13 +106,15 @@ TEST_P(WholePlans, are_as_fast_as_the_best_of_the_grid) {
 std::vector<WholeCase> whole_cases() {
   const std::string llama = "llama:layers=4,hidden=512,heads=8,ffn=1024,vocab=2048,seq=256,batch=4";
   std::vector<WholeCase> out{
-      {"decoder_of_little_memory", llama, 4, "a100-80g:4", 0.6},
+      {"small_decoder_of_little_memory", "gpt:layers=4,hidden=256,heads=4,vocab=1024,seq=128,batch=4", 4,
+       "a100-80g:4", 0.6},
       {"tied_decoder", "gpt:layers=6,hidden=256,heads=4,vocab=1024,seq=128,batch=4", 4, "a100-80g:2x2"},
       {"import", "import", 2, "cpu:4", 0, false, "recompute=none"},
       {"dense", "ffn:batch=64", 64, "a100-80g:4"},
       {"face", "face:backbone=resnet18,image=32,width=16,classes=20000,batch=16", 16, "a100-80g:8", 0, true}};
-  if (!std::getenv("SHARDWRIGHT_FULL")) return out;
+  if (!testing::is_full()) return out;
   out.push_back({"decoder", llama, 4, "a100-80g:4"});
+  out.push_back({"decoder_of_little_memory", llama, 4, "a100-80g:4", 0.6});
   out.push_back(
       {"few_layers", "llama:layers=2,hidden=512,heads=8,ffn=1024,vocab=2048,seq=256,batch=8", 8, "h100:8"});
   out.push_back({"convolutions", "resnet18:image=64,batch=16", 16, "v100-32g:2x4", 0, true});
@@ -156,10 +159,10 @@ TEST(WholePlan, knows_no_model_by_its_name) {
   };
   const OnnxDecoder decoder{.layers = 6, .hidden = 1024, .heads = 16, .vocab = 8192, .seq = 512};
   const StepOf import = step_of(onnx_decoder(scratch_folder(), decoder, 16), bf16, "cross_entropy");
-  int k = 0;
+  unsigned k = 0;
   for (const char* cluster : {"a100-80g:8", "h100:16"})
     for (const char* fix : {"micro_batch=1", "tp=2", "recompute=full"}) {
-      if (k++ % 2 != 0 && !std::getenv("SHARDWRIGHT_FULL")) continue;
+      if (!testing::is_asked(k++, 3)) continue;
       SCOPED_TRACE(fmt::format("{}, {}", cluster, fix));
       PlanRequest request = request_for(cluster);
       request.constraints = parse_constraints({"--fix", fix});
@@ -200,7 +203,7 @@ TEST(WholePlan, keeps_what_is_fixed) {
 
 /// Of what is said of operators each structure is planned: of layers that are said to differ, too.
 TEST(WholePlan, keeps_operators_that_are_fixed) {
-  int k = 0;  // every third structure, with the next operator others; SHARDWRIGHT_FULL=1: all
+  unsigned k = 0;
   for (const char* fix : {"layers.*.ffn.up.matmul={i0: dp}", "layers.2.ffn.up.matmul={n: dp.tp}",
                           "head.matmul={n: tp}", "tp=2,layers.*.norm1={i0: dp, i1: tp}"}) {
     SCOPED_TRACE(fix);
@@ -224,7 +227,7 @@ TEST(WholePlan, keeps_operators_that_are_fixed) {
     EXPECT_EQ(found, is_pattern(name) ? 4 : 1);
     const Evaluation has = judged(step, plan, request);
     for (const Constraints& s : automatic::structures_of(request, {16, {1, 2, 4}})) {
-      if (k++ % 3 != 0 && !std::getenv("SHARDWRIGHT_FULL")) continue;
+      if (!testing::is_asked(k++, 6)) continue;
       if (const auto other = judged(step, s, request); other && other->fits()) {
         EXPECT_LE(has.estimate.step_seconds(), 1.01 * other->estimate.step_seconds()) << to_text(s);
       }
@@ -256,7 +259,7 @@ TEST(WholePlan, leaves_the_batch_whole_where_parts_have_other_losses) {
 /// Also of networks whose pieces would be others for parts of the batch.
 TEST(WholePlan, is_the_same_every_time) {
   std::vector<std::string> models{llama, "ffn"};
-  if (std::getenv("SHARDWRIGHT_FULL")) models.push_back("resnet18:image=32,classes=8,batch=16");
+  if (testing::is_full()) models.push_back("resnet18:image=32,classes=8,batch=16");
   for (const std::string& model : models) {
     const PlanRequest request = request_for("a100-80g:4");
     Plan a = make_plan(step_of(model), request), b = make_plan(step_of(model), request);

@@ -13,6 +13,8 @@
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/evaluate.h"
 
+#include "tests/support/draws.h"
+
 namespace shardwright {
 namespace {
 
@@ -39,20 +41,17 @@ std::int64_t arena_of(const StepOf& step, const PlanRequest& request) {
 
 TEST(LeastMemory, is_undercut_by_no_plan) {
   const std::string llama = "llama:layers=4,hidden=64,heads=4,ffn=128,vocab=256,seq=16,batch=8";
-  // All of them; else every second, and of the next network the others.
-  const bool is_full = std::getenv("SHARDWRIGHT_FULL");
-  int k = 0;
+  unsigned k = 0;
   for (const auto& [model, optimizer, precision] :
        {std::tuple(llama, "adamw", Precision()),
         {llama, "adamw", Precision::mixed(DType::bf16)},
         {llama, "sgd", Precision(DType::bf16)},
         {"ffn", "momentum", Precision()},
         {"resnet18:width=8,image=32,batch=8", "adamw", Precision()}}) {
-    ++k;
     const StepOf step = step_of(model, optimizer, precision);
-    for (const int devices : is_full ? std::vector{1, 2, 4} : std::vector{1, 4})
+    for (const int devices : {1, 2, 4})
       for (const char* fix : {"", "zero=3,recompute=full", "pp=2,zero=1", "tp=2", "micro_batches=4"}) {
-        if (k++ % 2 != 0 && !is_full) continue;
+        if (!testing::is_asked(k++, 5)) continue;
         SCOPED_TRACE(fmt::format("{} {} on {}: {}", model, optimizer, devices, fix));
         try {
           EXPECT_GE(arena_of(step, request_for(fmt::format("a100-80g:{}", devices), fix)),

@@ -11,6 +11,8 @@
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/estimate.h"
 
+#include "tests/support/draws.h"
+
 namespace shardwright {
 namespace {
 
@@ -86,7 +88,7 @@ Compared beside_exhaustive(const char* search, unsigned networks) {
 class WholeStrategies : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(WholeStrategies, are_the_best_of_all_combinations) {
-  const Compared c = beside_exhaustive(GetParam(), std::getenv("SHARDWRIGHT_FULL") ? 34 : 6);
+  const Compared c = beside_exhaustive(GetParam(), testing::is_full() ? 34 : 6);
   EXPECT_LE(c.worst, 1 + 1e-9) << c.where;
 }
 

@@ -1,4 +1,4 @@
-// How many drawn cases a test takes, and which.
+// How many drawn cases a test takes, which, and what of a table is asked.
 #pragma once
 
 #include <algorithm>
@@ -7,9 +7,21 @@
 
 namespace shardwright::testing {
 
-/// `all`, or a fifth of them with SHARDWRIGHT_FEW_DRAWS: under a sanitizer each takes ten times as long.
+/// With SHARDWRIGHT_FULL=1, which scripts/test.sh --full sets, all is asked: else a sample that always is the same.
+inline bool is_full() { return std::getenv("SHARDWRIGHT_FULL"); }
+
+/// Of `all` in full: half of them, and a fifth with SHARDWRIGHT_FEW_DRAWS: under a sanitizer each takes ten times as long.
 inline unsigned draws(unsigned all) {
-  return std::getenv("SHARDWRIGHT_FEW_DRAWS") ? std::max(1u, all / 5) : all;
+  if (std::getenv("SHARDWRIGHT_FEW_DRAWS")) return std::max(1u, all / 5);
+  return is_full() ? all : (all + 1) / 2;
+}
+
+/// Whether mix `k` of a table of many is asked: of each `of` about one, in no pattern that columns of the table have, too.
+inline bool is_asked(unsigned k, unsigned of = 2) {
+  k = (k ^ k >> 16) *
+      0x7feb352dU;  // bits of k, mixed ("lowbias32" of Ch. Wellons' search for hash functions)
+  k = (k ^ k >> 15) * 0x846ca68bU;
+  return is_full() || (k ^ k >> 16) % of == 0;
 }
 
 /// What is added to the seeds of random tests: SHARDWRIGHT_SEED, which scripts/test.sh --full takes from the clock, or 0.

@@ -14,6 +14,7 @@
 #include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/verify/verify.h"
 #include "tests/support/changed_text.h"
+#include "tests/support/draws.h"
 #include "tests/support/random_plan.h"
 #include "tests/support/training_run.h"
 
@@ -26,7 +27,7 @@ const TrainingRun run{.model = "ffn:widths=8-12-8,batch=8",
                       .precision = DType::f64,
                       .steps = 3};
 
-int changes() { return std::getenv("SHARDWRIGHT_FULL") ? 500 : 60; }
+int changes() { return testing::is_full() ? 500 : 60; }
 
 void expect_losses_of_one_device(const std::optional<Outcome>& outcome) {
   static const std::optional<Outcome> alone = run_alone(run);
