@@ -7,6 +7,6 @@ cd "$(dirname "$0")/.."
 sanitizer=${1:?asan or tsan}
 shift
 scripts/install.sh build tests
-cmake --preset release -DSHARDWRIGHT_TESTS=ON -DSHARDWRIGHT_EXAMPLES=ON -DSHARDWRIGHT_SANITIZED=ON >&2
+cmake --preset release -DSHARDWRIGHT_TESTS=ON -DSHARDWRIGHT_EXAMPLES=ON -DSHARDWRIGHT_SANITIZED=ALL >&2
 ninja -C build/release "all_$sanitizer" >&2
 ctest --test-dir build/release --output-on-failure --no-label-summary -j2 --label-regex "^$sanitizer$" "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds everything and runs the tests: scripts/test.sh [--full] [--sanitizers] [arguments of ctest]
 # --full adds the slow tests and whole tables where otherwise a sample of their rows runs, and draws other combinations
-# each time. --sanitizers adds the unit tests and the fuzzers with sanitizers.
+# each time. --sanitizers adds the unit tests and the fuzzers with sanitizers; with --full, asan looks after all of the library.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,6 +20,7 @@ while true; do
   shift
 done
 
+[[ $sanitized == ON && -v SHARDWRIGHT_FULL ]] && sanitized=ALL
 scripts/install.sh build python tests
 cmake --preset release -DSHARDWRIGHT_TESTS=ON -DSHARDWRIGHT_EXAMPLES=ON -DSHARDWRIGHT_PYTHON=ON \
   -DSHARDWRIGHT_SANITIZED=$sanitized >&2
