@@ -1,6 +1,7 @@
 #include "shardwright/annotations/context_split.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "shardwright/base/index.h"
@@ -18,10 +19,34 @@ double elements_of(const Rule& rule, const RuleTensor& tensor) {
   return out;
 }
 
+/// Elements of all that an exchange moves, and of what goes round.
+struct Sent {
+  double everything = 0, goes_round = 0;
+};
+Sent sent_of(const Rule& rule, int round) {
+  Sent out;
+  for (const auto* side : {&rule.operands, &rule.results})
+    for (const RuleTensor& tensor : *side) {
+      out.everything += elements_of(rule, tensor);
+      if (has_loop(tensor, round)) out.goes_round += elements_of(rule, tensor);
+    }
+  return out;
+}
+
 }  // namespace
 
 bool has_round(const Rule& rule) {
   return std::ranges::any_of(rule.loops, [](const LoopDim& l) { return l.kind == LoopKind::round; });
+}
+
+std::vector<int> context_parts(const Constraints& asked) {
+  const int context = asked.degrees.sharing(Sharing::sequence);
+  const int inner = asked.context.value_or(ContextWays()).exchanged;
+  if (inner == 1) return {context};
+  if (context % inner != 0 || context == inner)
+    throw error("context=exchange:{}: should be a part of cp={}{}", inner, context,
+                context == inner ? "; all of it is context=exchange" : ", which it does not divide");
+  return {context / inner, inner};
 }
 
 std::int64_t longest_sequence(const Graph& graph) {
@@ -70,57 +95,86 @@ ContextSplit::RoundDims ContextSplit::round_dims(const Node& node, const Rule& r
   return out;
 }
 
+ContextSplit::Parted ContextSplit::parted(const Node& node, const Rule& rule, const Strategy& s,
+                                          const Axes& axes) const {
+  const RoundDims dims = round_dims(node, rule);
+  Parted out{.gathered = s, .why = "its keys are no part of the sequence"};
+  out.gathered.loops[at(dims.asking)] = s.loops[at(dims.asking)].with(axes);
+  if (const auto why = violation(rule, out.gathered, *mesh_))
+    throw error("cp={}: {}: {}", mesh_->count(axes_), graph_->value(node.results.front()).name, *why);
+  if (dims.round < 0) return out;
+  out.round = out.gathered;
+  out.round->loops[at(dims.round)] = axes;
+  if (auto why = violation_as_asked(rule, *out.round, *mesh_)) out.why = *std::move(why), out.round.reset();
+  return out;
+}
+
+void ContextSplit::take(ContextWay way, Parted parted, Strategy& s) {
+  s = way == ContextWay::ring ? *std::move(parted.round) : std::move(parted.gathered);
+  why_ = way == ContextWay::ring ? "by the sequence, keys go round" : "by the sequence, keys are gathered";
+}
+
 void ContextSplit::around(const Node& node, const Rule& rule, Strategy& s) {
   if (axes_.empty()) return;
   const RoundDims dims = round_dims(node, rule);
   if (dims.asking < 0) return;
-  const std::string& name = graph_->value(node.results.front()).name;
-  const int parts = mesh_->count(axes_);
-  Strategy gathered = s;
-  gathered.loops[at(dims.asking)] = s.loops[at(dims.asking)].with(axes_);
-  if (const auto why = violation(rule, gathered, *mesh_)) throw error("cp={}: {}: {}", parts, name, *why);
-  std::optional<Strategy> round;
-  std::string why = "its keys are no part of the sequence";
-  if (dims.round >= 0) {
-    round = gathered;
-    round->loops[at(dims.round)] = axes_;
-    if (auto found = violation_as_asked(rule, *round, *mesh_)) why = *std::move(found), round.reset();
-  }
-  const std::optional<Strategy> exchanged = this->exchanged(rule, s);
-  if (asked_ == ContextWay::ring && !round) throw error("context=ring: {}: {}; leave context out", name, why);
-  if (asked_ == ContextWay::exchange && !exchanged)
-    throw error("context=exchange: cp={} does not divide the heads of {} on each device; use context=ring",
-                parts, name);
   splits_ = true;
-  switch (asked_.value_or(least_sent(rule, dims.round, round.has_value(), exchanged.has_value()))) {
-    case ContextWay::gather: s = std::move(gathered), why_ = "by the sequence, keys are gathered"; break;
-    case ContextWay::exchange: s = *exchanged, why_ = "by heads, of the whole sequence"; break;
-    case ContextWay::ring: s = *std::move(round), why_ = "by the sequence, keys go round"; break;
-  }
+  const std::string& name = graph_->value(node.results.front()).name;
+  const bool is_cut = axes_.size() > 1;
+  const int parts = mesh_->count(is_cut ? axes_.without(outer()) : axes_);
+  const std::optional<Strategy> exchanged = this->exchanged(rule, s, is_cut ? axes_.without(outer()) : axes_);
+  if (asked_ && (is_cut || asked_->way == ContextWay::exchange) && !exchanged)
+    throw error("context=exchange{}: {} does not divide the heads of {} on each device; use context=ring",
+                is_cut ? fmt::format(":{}", parts) : "",
+                is_cut ? fmt::format("{}", parts) : fmt::format("cp={}", parts), name);
+  const bool is_both = is_cut && exchanged;
+  Parted parted = this->parted(node, rule, is_both ? *exchanged : s, is_both ? outer() : axes_);
+  if (asked_ && asked_->way == ContextWay::ring && !parted.round)
+    throw error("context=ring: {}: {}; leave context out", name, parted.why);
+  if (!asked_ && !is_cut && !exchanged) note_exchange(rule, s, dims.round);
+  const ContextWay least = least_sent(rule, dims.round, parted.round.has_value(), exchanged && !is_cut);
+  const ContextWay way = asked_ ? asked_->way : least;
+  if (way == ContextWay::exchange)
+    s = *exchanged, why_ = "by heads, of the whole sequence";
+  else
+    take(way, std::move(parted), s);
+  if (is_both) why_ = "by heads, and " + why_;
 }
 
 /// What goes round is sent once to each of the others; an exchange moves nearly all of a part of everything.
 ContextWay ContextSplit::least_sent(const Rule& rule, int round, bool may_go_round, bool may_exchange) const {
-  double everything = 0, goes_round = 0;
-  for (const auto* side : {&rule.operands, &rule.results})
-    for (const RuleTensor& tensor : *side) {
-      everything += elements_of(rule, tensor);
-      if (has_loop(tensor, round)) goes_round += elements_of(rule, tensor);
-    }
+  const auto [everything, goes_round] = sent_of(rule, round);
   const bool sends_less = everything < mesh_->count(axes_) * goes_round;
   if (may_exchange && (sends_less || !may_go_round)) return ContextWay::exchange;
   return may_go_round ? ContextWay::ring : ContextWay::gather;
 }
 
+/// As many as the heads that come first can be cut into, if then less is sent than by all keys going round.
+void ContextSplit::note_exchange(const Rule& rule, const Strategy& s, int round) {
+  const auto [everything, goes_round] = sent_of(rule, round);
+  const int parts = mesh_->count(axes_);
+  for (const std::vector<int>& heads : rule.results.front().dims) {
+    if (heads.size() < 2) continue;
+    for (int loop : heads) {
+      const std::int64_t left = rule.loops[at(loop)].size / mesh_->count(s.loops[at(loop)]);
+      if (left == 1) continue;
+      const int inner = static_cast<int>(std::gcd(left, std::int64_t{parts}));
+      const double both = everything * (inner - 1) / inner + goes_round * (parts / inner - 1);
+      if (inner < parts && both < goes_round * (parts - 1)) exchanged_ = std::max(exchanged_, inner);
+      return;
+    }
+  }
+}
+
 /// Heads are a dim of several loop dims: those that keys have, and those that share one of them.
-std::optional<Strategy> ContextSplit::exchanged(const Rule& rule, const Strategy& s) const {
+std::optional<Strategy> ContextSplit::exchanged(const Rule& rule, const Strategy& s, const Axes& axes) const {
   for (const std::vector<int>& heads : rule.results.front().dims) {
     if (heads.size() < 2) continue;
     Strategy tried = s;
     for (int loop : heads) {
       const std::int64_t left = rule.loops[at(loop)].size / mesh_->count(s.loops[at(loop)]);
       if (left == 1) continue;
-      tried.loops[at(loop)] = s.loops[at(loop)].with(axes_);
+      tried.loops[at(loop)] = s.loops[at(loop)].with(axes);
       if (!violation(rule, tried, *mesh_)) return tried;
       break;
     }

@@ -5,11 +5,16 @@
 //   exchange   {h: cp}          heads are split instead, of the whole sequence: an all_to_all before and behind
 //   ring       {s: cp, t: cp}   both are split; keys go round, and each part of them is attended to in its turn
 //
+// Where cp is two axes, heads are exchanged over the inner one, and what is outside of it goes another way:
+//
+//   exchange:4+ring   {h: cp1, s: cp0, t: cp0}
+//
 // Each is a layout of its operands; what has to be sent follows.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "shardwright/annotations/sequence_dims.h"
 #include "shardwright/plan/constraints.h"
@@ -22,13 +27,16 @@ bool has_round(const Rule& rule);
 /// Places of the longest sequence that something asks as a whole; 0: nothing does.
 std::int64_t longest_sequence(const Graph& graph);
 
+/// How cp is cut into axes, the outer one first. Throws: Error if no part of it can exchange heads as is asked.
+std::vector<int> context_parts(const Constraints& asked);
+
 class ContextSplit {
  public:
   ContextSplit() = default;
-  /// All must outlive it. Without axes nothing is split. `way`: what was asked for.
+  /// All must outlive it. Without axes nothing is split; of two, heads are exchanged over the inner one. `asked`: the ways.
   ContextSplit(const Graph* graph, const SequenceDims* sequence, const Mesh* mesh, Axes axes,
-               std::optional<ContextWay> way)
-      : graph_(graph), sequence_(sequence), mesh_(mesh), axes_(axes), asked_(way) {}
+               std::optional<ContextWays> asked)
+      : graph_(graph), sequence_(sequence), mesh_(mesh), axes_(axes), asked_(asked) {}
 
   /// Splits what `node` does by the sequence, if it has one.
   void by_sequence(const Node& node, const Rule& rule, Strategy& s);
@@ -39,6 +47,8 @@ class ContextSplit {
   /// Of the last node that was split.
   const std::string& why() const { return why_; }
   bool splits() const { return splits_; }
+  /// So many inner devices of cp that exchange heads would make less to be sent, where nobody said how; 1: none.
+  int exchanged() const { return exchanged_; }
 
  private:
   /// Loop dims of the sequence: of what asks, and of what may go round for it; -1: there is none.
@@ -47,16 +57,27 @@ class ContextSplit {
   };
   RoundDims round_dims(const Node& node, const Rule& rule) const;
   bool is_sequence(const Node& node, std::size_t operand, std::size_t d) const;
+  Axes outer() const { return axes_.size() > 1 ? axes_.prefix(1) : axes_; }
+  /// Queries of a part of the sequence over `axes`; keys are gathered, or go round if they can.
+  struct Parted {
+    Strategy gathered;
+    std::optional<Strategy> round;
+    std::string why;  // it cannot go round
+  };
+  Parted parted(const Node& node, const Rule& rule, const Strategy& s, const Axes& axes) const;
+  void take(ContextWay way, Parted parted, Strategy& s);
   ContextWay least_sent(const Rule& rule, int round, bool may_go_round, bool may_exchange) const;
-  std::optional<Strategy> exchanged(const Rule& rule, const Strategy& s) const;
+  void note_exchange(const Rule& rule, const Strategy& s, int round);
+  std::optional<Strategy> exchanged(const Rule& rule, const Strategy& s, const Axes& axes) const;
 
   const Graph* graph_ = nullptr;
   const SequenceDims* sequence_ = nullptr;
   const Mesh* mesh_ = nullptr;
   Axes axes_;
-  std::optional<ContextWay> asked_;
+  std::optional<ContextWays> asked_;
   std::string why_;
   bool splits_ = false;
+  int exchanged_ = 1;
 };
 
 }  // namespace shardwright

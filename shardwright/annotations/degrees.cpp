@@ -24,16 +24,15 @@ namespace {
 /// One walk over the operators, on a mesh on which dp and tp are one axis or several.
 class Splitter {
  public:
-  Splitter(const Graph& graph, const Calls& calls, const Constraints& asked, const ExpertParts& parts)
+  Splitter(const Graph& graph, const Calls& calls, const Constraints& asked, const DegreeParts& parts)
       : graph_(graph),
         calls_(calls),
         batch_(batch_dims(graph)),
         said_(graph, asked),
         low_rank_(low_rank_of(graph, calls)),
         by_sequence_parallel_(asked.sequence_parallel.value_or(false)) {
-    const int context = asked.degrees.sharing(Sharing::sequence);
-    if (by_sequence_parallel_ || context > 1) sequence_ = sequence_dims(graph, calls);
-    data_ = add_axes(mesh_, "dp", parts.data), context_ = add_axes(mesh_, "cp", {context});
+    if (by_sequence_parallel_ || parts.context.back() > 1) sequence_ = sequence_dims(graph, calls);
+    data_ = add_axes(mesh_, "dp", parts.data), context_ = add_axes(mesh_, "cp", parts.context);
     tensor_ = add_axes(mesh_, "tp", parts.tensor);
     context_split_ = {&graph, &sequence_, &mesh_, context_, asked.context};
     experts_ = expert_axes(mesh_, asked.degrees), routing_ = routing_nodes(graph);
@@ -186,8 +185,7 @@ class Splitter {
   }
 
   bool reads_weight(const Node& node) const {
-    return std::any_of(node.operands.begin(), node.operands.end(),
-                       [&](ValueId v) { return is_weight_[at(v.index)]; });
+    return std::ranges::any_of(node.operands, [&](ValueId v) { return is_weight_[at(v.index)]; });
   }
 
   bool take_over(const Node& node, const Rule& rule, Strategy& s) {
@@ -252,8 +250,7 @@ class Splitter {
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
       if (!is_weight_[at(node.operands[i].index)]) continue;
       for (int loop : own_loops(rule, i))
-        if (std::none_of(rule.results.begin(), rule.results.end(),
-                         [&](const RuleTensor& t) { return has_loop(t, loop); }) &&
+        if (std::ranges::none_of(rule.results, [&](const RuleTensor& t) { return has_loop(t, loop); }) &&
             put(loop, rule, s))
           return true;
     }
@@ -325,8 +322,7 @@ class Splitter {
       if (std::ranges::any_of(has, [&](int a) { return context_.contains(a); })) continue;
       if (has.size() > asked.size() && has.prefix(asked.size()) == asked)
         has = asked;
-      else if (has.empty() &&
-               std::none_of(asked.begin(), asked.end(), [&](int a) { return used.contains(a); }))
+      else if (has.empty() && std::ranges::none_of(asked, [&](int a) { return used.contains(a); }))
         spread(asked, rule, result.dims[d], tried);
     }
     if (tried != s && is_legal(rule, tried)) s = std::move(tried);
@@ -381,10 +377,14 @@ class Splitter {
 
 FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Constraints& constraints) {
   check_data(graph, calls, constraints.degrees);
-  ExpertParts parts = expert_parts(constraints.degrees);
+  DegreeParts parts = expert_parts(constraints.degrees);
+  parts.context = context_parts(constraints);
   for (;;) {
     Splitter splitter(graph, calls, constraints, parts);
     FixedChoices out = splitter.run();
+    const int inner = splitter.context().exchanged();
+    if (inner > 1) parts.context = {parts.context.front() / inner, inner};
+    if (inner > 1) continue;
     if (const auto [part, devices] = splitter.cut(); devices > 0) {
       parts.tensor.insert(parts.tensor.begin() + static_cast<std::ptrdiff_t>(part) + 1,
                           parts.tensor[part] / devices);

@@ -56,7 +56,7 @@ std::string refusal_of_experts(const Degrees& degrees) {
       std::int64_t{data} * context * tensor);
 }
 
-ExpertParts expert_parts(const Degrees& degrees) {
+DegreeParts expert_parts(const Degrees& degrees) {
   const int data = degrees.sharing(Sharing::batch), tensor = degrees.sharing(Sharing::work);
   if (!degrees.said("ep") && !degrees.said("etp")) return {{data}, {tensor}};
   if (const std::string why = refusal_of_experts(degrees); !why.empty()) throw error("{}", why);

@@ -18,14 +18,14 @@
 
 namespace shardwright {
 
-/// How dp and tp are cut into axes, outer ones first, so that ep and etp are whole axes.
-struct ExpertParts {
-  std::vector<int> data, tensor;
+/// How dp, tp and cp are cut into axes, outer ones first: dp and tp so that ep and etp are whole axes.
+struct DegreeParts {
+  std::vector<int> data, tensor, context = {1};
 };
 /// Why ep and etp cannot be so many of the devices of a stage; empty if they can.
 std::string refusal_of_experts(const Degrees& degrees);
-/// Throws: Error if there is a refusal.
-ExpertParts expert_parts(const Degrees& degrees);
+/// For ep and etp. Throws: Error if there is a refusal.
+DegreeParts expert_parts(const Degrees& degrees);
 
 /// Gives `mesh` the parts of a degree as its innermost axes: `dp`, or `dp0`, `dp1`.
 Axes add_axes(Mesh& mesh, const char* degree, const std::vector<int>& parts);

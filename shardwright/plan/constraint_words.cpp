@@ -61,7 +61,10 @@ std::string text_of(Again again) {
   return std::string(
       again_words[static_cast<std::size_t>(std::ranges::find(agains, again) - agains.begin())]);
 }
-std::string text_of(ContextWay way) { return std::string(context_ways[static_cast<std::size_t>(way)]); }
+std::string text_of(const ContextWays& ways) {
+  const std::string_view way = context_ways[static_cast<std::size_t>(ways.way)];
+  return ways.exchanged == 1 ? std::string(way) : fmt::format("exchange:{}+{}", ways.exchanged, way);
+}
 std::string text_of(const std::string& word) { return word; }
 /// In braces where it has commas.
 std::string text_of(const CommFusion& fusion) {
@@ -105,6 +108,25 @@ void read_threshold(Constraints& c, std::string_view, const Given& value) {
 void read_comm_fusion(Constraints& c, std::string_view, const Given& value) {
   const bool has_braces = value.text.starts_with('{') && value.text.ends_with('}');
   c.comm_fusion = parse_comm_fusion(has_braces ? value.text.substr(1, value.text.size() - 2) : value.text);
+}
+
+/// A way, or `exchange:N+WAY`.
+void read_context(Constraints& c, std::string_view, const Given& value) {
+  constexpr std::string_view prefix = "exchange:";
+  ContextWays out;
+  std::string_view rest = value.text;
+  if (const std::size_t plus = rest.find('+'); rest.starts_with(prefix)) {
+    if (plus == rest.npos)
+      throw value.wrong("should say how the rest goes, as in exchange:2+ring; of all of cp it is exchange");
+    const std::string number(rest.substr(prefix.size(), plus - prefix.size()));
+    out.exchanged = static_cast<int>(Given{value.called, number}.integer(2, most_devices));
+    rest.remove_prefix(plus + 1);
+  }
+  const auto word = std::ranges::find(context_ways, rest);
+  out.way = static_cast<ContextWay>(word - context_ways.begin());
+  if (word == context_ways.end() || (out.exchanged > 1 && out.way == ContextWay::exchange))
+    throw value.wrong("there are gather, exchange, ring, exchange:N+ring and exchange:N+gather");
+  c.context = out;
 }
 
 /// Operators are said by their names.
@@ -166,10 +188,7 @@ Rows of_step() {
               }),
           switched<&Constraints::sequence_parallel>("sequence_parallel"),
           switched<&Constraints::overlap_tensor>("overlap_tensor"),
-          kept(word<&Constraints::context>("context",
-                                           [](Constraints& c, std::string_view, const Given& value) {
-                                             c.context = static_cast<ContextWay>(value.word(context_ways));
-                                           })),
+          kept(word<&Constraints::context>("context", read_context)),
           kept(word<&Constraints::offload>("offload", read_offload)),
           kept(word<&Constraints::comm_fusion>("comm_fusion", read_comm_fusion)),
           kept(word<&Constraints::framework>("framework",

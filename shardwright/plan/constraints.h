@@ -94,6 +94,14 @@ struct Again {
 /// whole sequence instead, or keys go round while each part is attended to.
 enum class ContextWay : std::uint8_t { gather, exchange, ring };
 
+/// How cp is gone: all of it one way, or (`exchange:4+ring`) heads are exchanged among the inner 4 devices of it and the rest goes
+/// another way.
+struct ContextWays {
+  ContextWay way = ContextWay::gather;
+  int exchanged = 1;
+  auto operator<=>(const ContextWays&) const = default;
+};
+
 /// `{m: dp, n: tp}`: by the names of degrees, over which devices each loop dim of an operator is split; else it is whole.
 using LoopSplit = std::map<std::string, std::vector<std::string>>;
 std::string to_text(const LoopSplit& split);
@@ -113,7 +121,7 @@ struct Constraints {
   std::optional<Schedule> schedule;
   std::optional<bool> sequence_parallel;  // what tp would repeat is split by the sequence
   std::optional<bool> overlap_tensor;     // products beside their transfers
-  std::optional<ContextWay> context;      // of cp; not said: what sends less
+  std::optional<ContextWays> context;     // of cp; not said: what sends less
   Rare<Offload> offload;                  // shares; of operators `hosted` says it
   Rare<CommFusion> comm_fusion;           // limits; of parameters fusion_numbers say it
   Rare<std::string> framework;            // by whose memory a plan is judged

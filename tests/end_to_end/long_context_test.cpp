@@ -64,6 +64,7 @@ TEST_P(EndToEndContext, has_the_losses_of_one_device) {
 
 const std::string llama = "llama:layers=2,hidden=32,heads=4,kv_heads=2,ffn=48,vocab=48,seq=16,batch=4";
 const std::string gpt = "gpt:layers=2,hidden=32,heads=4,vocab=48,seq=16,batch=4";
+const std::string heads = "llama:layers=2,hidden=32,heads=4,ffn=48,vocab=48,seq=16,batch=4";
 const std::string alibi = "baichuan2-13b:layers=2,hidden=32,heads=4,ffn=48,vocab=48,seq=16,batch=4";
 
 /// Each rank of a causal ring has both ends of a part of the sequence, in a train step, too, which hands scores out.
@@ -90,9 +91,19 @@ INSTANTIATE_TEST_SUITE_P(
         ContextCase{"ring_of_two", llama, "cp=2,context=ring"},
         ContextCase{"ring_of_eight", llama, "cp=8,context=ring"},
         ContextCase{"gather_with_all", llama, "dp=2,cp=2,tp=2,sequence_parallel=1,context=gather,zero=3"},
-        ContextCase{"exchange_with_all", "llama:layers=2,hidden=32,heads=4,ffn=48,vocab=48,seq=16,batch=4",
-                    "dp=2,cp=2,tp=2,sequence_parallel=1,context=exchange,zero=2"},
+        ContextCase{"exchange_with_all", heads, "dp=2,cp=2,tp=2,sequence_parallel=1,context=exchange,zero=2"},
         ContextCase{"ring_with_all", llama, "dp=2,cp=2,tp=2,sequence_parallel=1,context=ring,zero=3"},
+        ContextCase{"exchange_and_ring", llama, "cp=4,context=exchange:2+ring"},
+        ContextCase{"exchange_and_gather", llama, "cp=4,context=exchange:2+gather"},
+        ContextCase{"exchange_and_ring_of_eight", llama, "cp=8,context=exchange:2+ring"},
+        ContextCase{"exchange_and_ring_with_all", heads,
+                    "tp=2,cp=4,sequence_parallel=1,context=exchange:2+ring,zero=3"},
+        ContextCase{"exchange_and_ring_in_stages", llama, "cp=4,pp=2,context=exchange:2+ring,recompute=full",
+                    2},
+        ContextCase{"exchange_and_ring_of_learned_positions", gpt,
+                    "dp=2,cp=4,context=exchange:2+ring,zero=2"},
+        ContextCase{"exchange_and_ring_of_alibi", alibi, "cp=4,context=exchange:2+ring"},
+        ContextCase{"exchange_and_ring_as_less_is_sent", llama, "cp=8"},
         ContextCase{"states", llama, "cp=4,zero=1"}, ContextCase{"gradients", llama, "dp=2,cp=2,zero=2", 2},
         ContextCase{"stages", llama, "dp=2,cp=2,pp=2,context=ring,recompute=full", 2},
         ContextCase{"selected", llama, "cp=4,context=ring,recompute=selected", 2},
@@ -118,7 +129,8 @@ TEST(EndToEndContexts, drawn_have_the_losses_of_one_device) {
   for (unsigned i = 0; i < all; ++i) {
     std::string set = one_of("cp=2", "cp=4", "dp=2,cp=2", "cp=2,tp=2", "dp=2,cp=2,tp=2", "cp=4,tp=2",
                              "cp=2,pp=2", "dp=2,cp=2,pp=2", "cp=2,tp=2,pp=2", "cp=8");
-    set += one_of("", ",context=ring", ",context=exchange", ",context=gather");
+    set += one_of("", ",context=ring", ",context=exchange", ",context=gather", ",context=exchange:2+ring",
+                  ",context=exchange:2+gather");
     if (set.find("tp") != set.npos) set += one_of("", ",sequence_parallel=1");
     if (set.find("pp") != set.npos) set += one_of("", ",schedule=gpipe", ",schedule=interleaved:2");
     set += one_of("", ",zero=1", ",zero=2", ",zero=3") + one_of("", ",recompute=full", ",recompute=selected");
@@ -131,7 +143,9 @@ TEST(EndToEndContexts, drawn_have_the_losses_of_one_device) {
       have = testing::run_planned(run, request_of(set, 2));
     } catch (const Error& e) {
       const std::string_view what = e.what();
-      const bool is_refusal = what.find("heads") != what.npos || what.find("layers") != what.npos;
+      const bool is_refusal =
+          std::ranges::any_of(std::array{"heads", "layers", "part of cp"},
+                              [&](const char* why) { return what.find(why) != what.npos; });
       EXPECT_TRUE(is_refusal) << what;
       continue;
     }
@@ -170,6 +184,23 @@ TEST(LongContext, sends_round_what_the_formulas_say) {
     EXPECT_EQ(received(program, Phase::forward, StepKind::halo, "attention_turn"), 2 * (p - 1) * part);
     EXPECT_EQ(received(program, Phase::backward, StepKind::halo, "attention_turn_grad"), 2 * (p - 1) * part);
     EXPECT_EQ(received(program, Phase::backward, StepKind::halo, "bring_home"), 2 * (p - 1) * part);
+  }
+}
+
+/// The same with heads exchanged among `n`: a ring of p / n, each with n parts of the sequence and an n-th of the heads.
+TEST(LongContext, sends_what_the_formulas_say_both_ways) {
+  for (const auto& [p, n] : {std::pair<std::int64_t, std::int64_t>{4, 2}, {8, 2}, {8, 4}}) {
+    SCOPED_TRACE(fmt::format("cp={}, {} exchange", p, n));
+    const Pipeline pipeline =
+        program_of("llama:layers=1,hidden=32,heads=8,kv_heads=4,ffn=48,vocab=48,seq=32,batch=2",
+                   fmt::format("cp={},context=exchange:{}+ring", p, n));
+    const Program& program = pipeline.stages.front();
+    const std::int64_t part = 2 * 4 * (32 / p) * 4 * 4;  // k or v of a rank, bytes
+    EXPECT_EQ(received(program, Phase::forward, StepKind::halo, "attention_turn"), 2 * (p / n - 1) * part);
+    EXPECT_EQ(received(program, Phase::forward, StepKind::all_to_all, ""), (2 * 2 + 2) * part * (n - 1) / n);
+    EXPECT_EQ(received(program, Phase::backward, StepKind::halo, "attention_turn_grad"),
+              2 * (p / n - 1) * part);
+    EXPECT_EQ(received(program, Phase::backward, StepKind::all_to_all, ""), (2 * 2 + 2) * part * (n - 1) / n);
   }
 }
 

@@ -55,6 +55,7 @@ CASES = {
     "uneven": ("ffn:batch=24,widths=10-7-10", "--devices 4 --parallel data_parallel --optimizer-parallel 3:threshold=1"),
     "sequence": ("llama:layers=2,hidden=64,heads=8,ffn=96,vocab=64,seq=32,batch=8", "--devices 8 --search propagation "
                  "--annotate examples/annotations/llama_sequence_parallel.json --optimizer adamw --clip-norm 1"),
+    "context": (LLAMA, "--devices 4 --set cp=4,context=exchange:2+gather,micro_batches=1 --optimizer adamw"),
     "rows": (RESNET, "--devices 2 --annotate tests/outside/annotations/resnet_rows.json --lr 0.002"),
     "resnet": (RESNET, "--devices 4 --parallel data_parallel --optimizer momentum --lr 0.002"),
     "resnet_split": (RESNET, "--devices 2 --optimizer momentum --lr 0.002"),

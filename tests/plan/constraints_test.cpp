@@ -149,7 +149,16 @@ TEST(Constraints, say_what_is_wrong_of_a_text) {
   EXPECT_EQ(message_of("dq=2").substr(0, 41), "--fix: 'dq' is unknown (did you mean dp?)");
   EXPECT_EQ(message_of("dp=0"), "--fix dp 0: should be an integer from 1 on, at most 1048576");
   EXPECT_EQ(message_of("cp=2"), "");
-  EXPECT_EQ(message_of("context=all"), "--fix context all: there are gather, exchange, ring");
+  const std::string ways = "there are gather, exchange, ring, exchange:N+ring and exchange:N+gather";
+  EXPECT_EQ(message_of("context=all"), "--fix context all: " + ways);
+  EXPECT_EQ(message_of("context=exchange:2+exchange"), "--fix context exchange:2+exchange: " + ways);
+  EXPECT_EQ(message_of("context=exchange:2+"), "--fix context exchange:2+: " + ways);
+  EXPECT_EQ(message_of("context=exchange:2"),
+            "--fix context exchange:2: should say how the rest goes, as in exchange:2+ring; of all of cp it "
+            "is exchange");
+  EXPECT_EQ(message_of("context=exchange:1+ring"),
+            "--fix context 1: should be an integer from 2 on, at most 1048576");
+  EXPECT_EQ(message_of("context=exchange:2+ring"), "");
   EXPECT_EQ(message_of("recompute=some"),
             "--fix recompute some: there are none, selected, full, layers, selected+layers");
 }
