@@ -40,7 +40,7 @@ class FieldWriter {
     add("model", "pipeline_model_parallel_size", grid_.of("pp"));
     if (grid_.by_sequence()) add("model", "sequence_parallel", true);
     if (grid_.by_sequence() && plan_.plan.settings.overlap_tensor) add("model", "tp_comm_overlap", true);
-    if (grid_.of("cp") > 1) add("model", "context_parallel_size", grid_.of("cp"));
+    if (grid_.of("cp") > 1) add("model", "context_parallel_size", grid_.of("cp")), add_context();
     if (const int experts = grid_.of("ep"); experts > 1) {
       add("model", "expert_model_parallel_size", experts);
       add("model", "expert_tensor_parallel_size", grid_.said.degrees.of_experts_features());
@@ -53,6 +53,22 @@ class FieldWriter {
     left_.read_as("megatron-lm");
     left_.leave({"operators split otherwise"}, "Megatron splits as --set with these degrees does");
     left_.leave({"micro_batch_interleave"}, "there is no such setting");
+  }
+
+  void add_context() {
+    if (!grid_.said.context) return;
+    const auto [way, exchanged] = *grid_.said.context;
+    const bool is_ring = way == ContextWay::ring;
+    if (exchanged > 1 && !is_ring)
+      return left_.leave({"context"}, "Megatron exchanges heads beside a ring alone");
+    left_.take({"context"});
+    add("model", "cp_comm_type",
+        exchanged > 1                 ? "a2a+p2p"
+        : is_ring                     ? "p2p"
+        : way == ContextWay::exchange ? "a2a"
+                                      : "allgather");
+    if (exchanged > 1)
+      add("model", "hierarchical_context_parallel_sizes", Json{exchanged, grid_.of("cp") / exchanged});
   }
 
   void add_stages() {

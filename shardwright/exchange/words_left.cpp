@@ -16,6 +16,8 @@ WordsLeft::WordsLeft(const WrittenPlan& plan) : framework_(plan.plan.settings.fr
   for (const std::string_view degree : {"dp", "tp", "cp", "ep", "etp"})
     if (plan.grid->of(degree) > 1) words_.emplace(degree, std::to_string(plan.grid->of(degree)));
   if (plan.grid->by_sequence()) words_.emplace("sequence_parallel", "1");
+  if (plan.grid->said.context)
+    words_.emplace("context", constraint_word("context").print(plan.grid->said, "context"));
   if (!plan.grid->said.stages.empty()) words_.emplace("layers by stage", "not shared out evenly");
   const Recompute& recompute = plan.plan.settings.recompute;
   if (recompute.options == recompute_options(recompute.mode, plan.grid->by_sequence()))

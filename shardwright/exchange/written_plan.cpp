@@ -140,17 +140,33 @@ class GridFinder {
     add_settings(out.said);
     out.cut_otherwise = cut_inside();
     std::optional<Grid> best;
-    for (const bool by_sequence : {false, true}) {
-      if (by_sequence && (out.of("tp") == 1 || best->split_otherwise.empty())) break;
-      Grid tried = out;
-      tried.said.sequence_parallel = by_sequence;
-      compare(tried);
-      if (!best || tried.split_otherwise.size() < best->split_otherwise.size()) best = std::move(tried);
-    }
+    for (const std::optional<ContextWays>& context : contexts(first))
+      for (const bool by_sequence : {false, true}) {
+        if (best && best->split_otherwise.empty()) return best;
+        if (by_sequence && out.of("tp") == 1) continue;
+        Grid tried = out;
+        tried.said.sequence_parallel = by_sequence;
+        tried.said.context = context;
+        compare(tried);
+        if (!best || tried.split_otherwise.size() < best->split_otherwise.size()) best = std::move(tried);
+      }
     return best;
   }
 
  private:
+  /// Which ways the cp of a plan may be gone, whose layouts then say which of them it is.
+  static std::vector<std::optional<ContextWays>> contexts(const Mesh& mesh) {
+    std::vector<int> sizes;
+    for (const Axis& axis : mesh.axes)
+      if (degree_of_axis(axis.name) == "cp") sizes.push_back(axis.size);
+    if (sizes.empty()) return {std::nullopt};
+    const int inner = sizes.size() > 1 ? sizes.back() : 1;
+    std::vector<std::optional<ContextWays>> out{ContextWays{ContextWay::ring, inner},
+                                                ContextWays{ContextWay::gather, inner}};
+    if (inner == 1) out.emplace_back(ContextWays{ContextWay::exchange});
+    return out;
+  }
+
   /// What decided_by leaves to operators and parameters.
   void add_settings(Constraints& c) const {
     const Constraints unusual = constraints_of(plan_.settings);

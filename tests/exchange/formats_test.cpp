@@ -137,6 +137,54 @@ TEST_F(Exchange, formats_that_say_all_read_back_the_same) {
   }
 }
 
+/// Ways that the sequence is seen as a whole: in Megatron's words, and back.
+TEST_F(Exchange, ways_of_context_are_written_and_read_back) {
+  const std::map<std::string, std::string> written{
+      {"ring", "--cp-comm-type p2p\n"},
+      {"exchange", "--cp-comm-type a2a\n"},
+      {"gather", "--cp-comm-type allgather\n"},
+      {"exchange:2+ring", "--cp-comm-type a2a+p2p\n    --hierarchical-context-parallel-sizes 2 2\n"}};
+  for (const auto& [way, flags] : written) {
+    SCOPED_TRACE(way);
+    plan("dp=2,cp=4,micro_batch=1,global_batch=16,context=" + way, "8");
+    const Ran wrote = run({"export", "p.json", "--to", "megatron", "-o", "x.txt"});
+    EXPECT_EQ(wrote.err.find("operators split otherwise"), wrote.err.npos) << wrote.err;
+    EXPECT_EQ(wrote.err.find("context"), wrote.err.npos) << wrote.err;
+    EXPECT_NE(read_bytes("x.txt").find(flags), std::string::npos) << read_bytes("x.txt");
+    ASSERT_EQ(run({"import", "x.txt", "--model", llama, "--cluster", "h100:8", "-o", "b.json"}).status, 0);
+    const Plan p = load_plan("p.json"), b = load_plan("b.json");
+    EXPECT_EQ(p.stages.front().meshes, b.stages.front().meshes);
+    EXPECT_EQ(p.stages.front().layouts, b.stages.front().layouts);
+  }
+  plan("dp=2,cp=4,micro_batch=1,global_batch=16,context=exchange:2+gather", "8");
+  const Ran beside = run({"export", "p.json", "--to", "megatron"});
+  EXPECT_NE(beside.err.find("context=exchange:2+gather: Megatron exchanges heads beside a ring alone"),
+            beside.err.npos)
+      << beside.err;
+}
+
+TEST_F(Exchange, ways_of_context_are_read_of_mindformers) {
+  const auto mesh_of = [](const std::string& algorithm) {
+    write_bytes(
+        "m.yaml",
+        "parallel: {parallel_mode: 1}\nrunner_config: {batch_size: 1}\nparallel_config: {data_parallel: 1, "
+        "model_parallel: 1, context_parallel: 4, context_parallel_algo: " +
+            algorithm + "}\n");
+    const Ran read = run({"import", "m.yaml", "--from", "mindformers", "--model", llama, "--cluster",
+                          "h100:4", "-o", "b.json"});
+    EXPECT_EQ(read.status, 0) << read.err;
+    return to_text(load_plan("b.json").stages.front().meshes.front());
+  };
+  EXPECT_EQ(mesh_of("hybrid_cp, ulysses_degree_in_cp: 2"), "mesh [cp0=2, cp1=2]");
+  EXPECT_EQ(mesh_of("colossalai_cp"), "mesh [cp=4]");
+  EXPECT_EQ(
+      refused("mindformers",
+              "parallel: {parallel_mode: 1}\nparallel_config: {context_parallel: 16, context_parallel_algo: "
+              "some_cp}\n",
+              {"--model", llama}),
+      "parallel_config.context_parallel_algo some_cp: there are colossalai_cp, ulysses_cp and hybrid_cp");
+}
+
 TEST_F(Exchange, every_format_tells_all_that_it_does_not_take) {
   plan(
       "dp=2,tp=2,micro_batches=2,global_batch=16,zero=1,comm_fusion=none,offload={activations:0.5},recompute="
@@ -232,6 +280,14 @@ TEST_F(Exchange, products_that_do_not_come_out_are_told_with_the_right_number) {
                     flags + "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Ett|ttt|L"),
             "--pipeline-model-parallel-layout: has 3 chunks, which --pipeline-model-parallel-size 2 does not "
             "divide");
+  EXPECT_EQ(
+      refused("megatron", flags + "--context-parallel-size 4 --cp-comm-type a2a+p2p"),
+      "--cp-comm-type a2a+p2p: --hierarchical-context-parallel-sizes should be two numbers whose product is "
+      "--context-parallel-size 4");
+  EXPECT_EQ(refused("megatron", flags + "--context-parallel-size 4 --cp-comm-type p2p a2a"),
+            "--cp-comm-type p2p a2a: layers go different ways, which a plan cannot say");
+  EXPECT_EQ(refused("megatron", flags + "--context-parallel-size 4 --cp-comm-type ulysses"),
+            "--cp-comm-type ulysses: there are p2p, a2a, allgather and a2a+p2p");
   EXPECT_EQ(refused("megatron", flags + "--expert-model-parallel-size 4"),
             "ep=4: the network has no experts; leave it out");
   EXPECT_EQ(

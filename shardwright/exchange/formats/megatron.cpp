@@ -20,6 +20,9 @@ std::string kebab(std::string name) {
 
 std::string text_of(const Json& value) {
   if (value.is_string()) return shell_quoted(value.get<std::string>());
+  std::vector<std::string> parts;
+  for (const Json& part : value.is_array() ? value : Json::array()) parts.push_back(text_of(part));
+  if (value.is_array()) return join(parts, " ");
   return value.is_number_float() ? fmt::format("{}", value.get<double>()) : value.dump();
 }
 
@@ -73,6 +76,7 @@ class Reader {
     set_.add("tp", tensor.value);
     set_.add("pp", stages.value);
     if (context.value > 1) set_.add("cp", context.value);
+    read_context(context);
     if (experts.value > 1) {
       set_.add("ep", experts.value);
       set_.add("etp", flags_.count("expert-tensor-parallel-size", tensor.value).value);
@@ -85,6 +89,31 @@ class Reader {
     if (flags_.is_on("tp-comm-overlap") && tensor.value == 1)
       note("--tp-comm-overlap has no effect: --tensor-model-parallel-size is 1");
     stages_ = stages;
+  }
+
+  /// How attention sees the whole sequence.
+  void read_context(const Keyed& context) {
+    const std::string key = "cp-comm-type", sizes_key = "hierarchical-context-parallel-sizes";
+    if (!flags_.has(key)) return;
+    if (context.value == 1) return note(fmt::format("--{} has no effect: {} is 1", key, context.key));
+    const std::vector<std::string>& of_layers = flags_.list(key);
+    const std::string way = of_layers.empty() ? "" : of_layers.front();
+    if (std::ranges::any_of(of_layers, [&](const std::string& other) { return other != way; }))
+      throw error("--{} {}: layers go different ways, which a plan cannot say", key, join(of_layers, " "));
+    static const std::map<std::string, std::string> ways{
+        {"p2p", "ring"}, {"a2a", "exchange"}, {"allgather", "gather"}};
+    if (const auto it = ways.find(way); it != ways.end()) return set_.add("context", it->second);
+    if (way != "a2a+p2p")
+      throw error("--{} {}: there are p2p, a2a, allgather and a2a+p2p", key, flags_.text(key));
+    const auto sizes = flags_.has(sizes_key) ? flags_.list(sizes_key) : std::vector<std::string>{};
+    const auto inner = sizes.size() == 2 ? to_integer(sizes[0]) : std::nullopt,
+               outer = sizes.size() == 2 ? to_integer(sizes[1]) : std::nullopt;
+    if (!inner || !outer || *inner * *outer != context.value)
+      throw error("--{} a2a+p2p: --{} should be two numbers whose product is {} {}", key, sizes_key,
+                  context.key, context.value);
+    set_.add("context", *inner == 1   ? "ring"
+                        : *outer == 1 ? "exchange"
+                                      : fmt::format("exchange:{}+ring", *inner));
   }
 
   /// Layers of each chunk, where they are not shared out evenly.

@@ -261,9 +261,28 @@ class Reader {
     set_.add("dp", rest);
     set_.add("tp", tensor.value);
     set_.add("pp", stages);
-    if (context.value > 1) set_.add("cp", context.value);
+    if (context.value > 1) set_.add("cp", context.value), read_context(context);
     if (experts.value > 1) set_.add("ep", experts.value);
     if (degrees_.is_on("use_seq_parallel") && tensor.value > 1) set_.add("sequence_parallel", 1);
+  }
+
+  void read_context(const Keyed& context) {
+    const auto algorithm = degrees_.text("context_parallel_algo");
+    if (!algorithm) return;
+    const Keyed inner = count("ulysses_degree_in_cp");
+    if (*algorithm == "colossalai_cp")
+      set_.add("context", "ring");
+    else if (*algorithm == "ulysses_cp")
+      set_.add("context", "exchange");
+    else if (*algorithm != "hybrid_cp")
+      throw error("{} {}: there are colossalai_cp, ulysses_cp and hybrid_cp",
+                  degrees_.path_of("context_parallel_algo"), *algorithm);
+    else if (context.value % inner.value)
+      throw error("{} {}: does not divide {} {}", inner.key, inner.value, context.key, context.value);
+    else
+      set_.add("context", inner.value == 1               ? "ring"
+                          : inner.value == context.value ? "exchange"
+                                                         : fmt::format("exchange:{}+ring", inner.value));
   }
 
   void read_model() {
