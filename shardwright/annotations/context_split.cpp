@@ -19,6 +19,12 @@ double elements_of(const Rule& rule, const RuleTensor& tensor) {
   return out;
 }
 
+std::string text_of(const ContextWays& ways) {
+  Constraints said;
+  said.context = ways;
+  return constraint_word("context").print(said, "context");
+}
+
 /// Elements of all that an exchange moves, and of what goes round.
 struct Sent {
   double everything = 0, goes_round = 0;
@@ -42,9 +48,9 @@ bool has_round(const Rule& rule) {
 std::vector<int> context_parts(const Constraints& asked) {
   const int context = asked.degrees.sharing(Sharing::sequence);
   const int inner = asked.context.value_or(ContextWays()).exchanged;
-  if (inner == 1) return {context};
+  if (inner == 1 || context == 1) return {context};
   if (context % inner != 0 || context == inner)
-    throw error("context=exchange:{}: should be a part of cp={}{}", inner, context,
+    throw error("context={}: {} should be a part of cp={}{}", text_of(*asked.context), inner, context,
                 context == inner ? "; all of it is context=exchange" : ", which it does not divide");
   return {context / inner, inner};
 }
@@ -109,77 +115,90 @@ ContextSplit::Parted ContextSplit::parted(const Node& node, const Rule& rule, co
   return out;
 }
 
-void ContextSplit::take(ContextWay way, Parted parted, Strategy& s) {
-  s = way == ContextWay::ring ? *std::move(parted.round) : std::move(parted.gathered);
-  why_ = way == ContextWay::ring ? "by the sequence, keys go round" : "by the sequence, keys are gathered";
-}
-
 void ContextSplit::around(const Node& node, const Rule& rule, Strategy& s) {
   if (axes_.empty()) return;
   const RoundDims dims = round_dims(node, rule);
   if (dims.asking < 0) return;
   splits_ = true;
-  const std::string& name = graph_->value(node.results.front()).name;
-  const bool is_cut = axes_.size() > 1;
-  const int parts = mesh_->count(is_cut ? axes_.without(outer()) : axes_);
-  const std::optional<Strategy> exchanged = this->exchanged(rule, s, is_cut ? axes_.without(outer()) : axes_);
-  if (asked_ && (is_cut || asked_->way == ContextWay::exchange) && !exchanged)
-    throw error("context=exchange{}: {} does not divide the heads of {} on each device; use context=ring",
-                is_cut ? fmt::format(":{}", parts) : "",
-                is_cut ? fmt::format("{}", parts) : fmt::format("cp={}", parts), name);
-  const bool is_both = is_cut && exchanged;
-  Parted parted = this->parted(node, rule, is_both ? *exchanged : s, is_both ? outer() : axes_);
-  if (asked_ && asked_->way == ContextWay::ring && !parted.round)
-    throw error("context=ring: {}: {}; leave context out", name, parted.why);
-  if (!asked_ && !is_cut && !exchanged) note_exchange(rule, s, dims.round);
-  const ContextWay least = least_sent(rule, dims.round, parted.round.has_value(), exchanged && !is_cut);
-  const ContextWay way = asked_ ? asked_->way : least;
-  if (way == ContextWay::exchange)
-    s = *exchanged, why_ = "by heads, of the whole sequence";
+  Ways ways{.parted = parted(node, rule, s, axes_), .exchanged = exchanged(rule, s, axes_), .both = {}};
+  if (const auto heads = axes_.size() > 1 ? exchanged(rule, s, inner()) : std::nullopt)
+    ways.both = parted(node, rule, *heads, axes_.without(inner()));
+  if (asked_)
+    take_asked(node, std::move(ways), s);
   else
-    take(way, std::move(parted), s);
-  if (is_both) why_ = "by heads, and " + why_;
+    take_least(rule, dims.round, std::move(ways), s);
+}
+
+void ContextSplit::take_parted(Parted parted, bool goes_round, bool has_heads, Strategy& s) {
+  s = goes_round ? *std::move(parted.round) : std::move(parted.gathered);
+  why_ = fmt::format("{}by the sequence, keys {}", has_heads ? "by heads, and " : "",
+                     goes_round ? "go round" : "are gathered");
+}
+
+void ContextSplit::take_exchanged(Strategy exchanged, Strategy& s) {
+  s = std::move(exchanged);
+  why_ = "by heads, of the whole sequence";
+}
+
+void ContextSplit::take_asked(const Node& node, Ways ways, Strategy& s) {
+  const std::string& name = graph_->value(node.results.front()).name;
+  const std::string said = "context=" + text_of(*asked_);
+  const bool has_heads = asked_->exchanged > 1, goes_round = asked_->way == ContextWay::ring;
+  if (has_heads ? !ways.both : asked_->way == ContextWay::exchange && !ways.exchanged)
+    throw error("{}: {} does not divide the heads of {} on each device; use context=ring", said,
+                has_heads ? fmt::format("{}", asked_->exchanged) : fmt::format("cp={}", mesh_->count(axes_)),
+                name);
+  if (asked_->way == ContextWay::exchange) return take_exchanged(*std::move(ways.exchanged), s);
+  Parted parted = has_heads ? *std::move(ways.both) : std::move(ways.parted);
+  if (goes_round && !parted.round) throw error("{}: {}: {}; leave context out", said, name, parted.why);
+  take_parted(std::move(parted), goes_round, has_heads, s);
 }
 
 /// What goes round is sent once to each of the others; an exchange moves nearly all of a part of everything.
-ContextWay ContextSplit::least_sent(const Rule& rule, int round, bool may_go_round, bool may_exchange) const {
-  const auto [everything, goes_round] = sent_of(rule, round);
-  const bool sends_less = everything < mesh_->count(axes_) * goes_round;
-  if (may_exchange && (sends_less || !may_go_round)) return ContextWay::exchange;
-  return may_go_round ? ContextWay::ring : ContextWay::gather;
-}
-
-/// As many as the heads that come first can be cut into, if then less is sent than by all keys going round.
-void ContextSplit::note_exchange(const Rule& rule, const Strategy& s, int round) {
+void ContextSplit::take_least(const Rule& rule, int round, Ways ways, Strategy& s) {
   const auto [everything, goes_round] = sent_of(rule, round);
   const int parts = mesh_->count(axes_);
-  for (const std::vector<int>& heads : rule.results.front().dims) {
-    if (heads.size() < 2) continue;
-    for (int loop : heads) {
-      const std::int64_t left = rule.loops[at(loop)].size / mesh_->count(s.loops[at(loop)]);
-      if (left == 1) continue;
-      const int inner = static_cast<int>(std::gcd(left, std::int64_t{parts}));
-      const double both = everything * (inner - 1) / inner + goes_round * (parts / inner - 1);
-      if (inner < parts && both < goes_round * (parts - 1)) exchanged_ = std::max(exchanged_, inner);
-      return;
-    }
-  }
+  if (ways.exchanged && (!ways.parted.round || everything < parts * goes_round))
+    return take_exchanged(*std::move(ways.exchanged), s);
+  const auto both = [&](int among) {
+    return everything * (among - 1) / among + goes_round * (parts / among - 1);
+  };
+  const double alone = goes_round * (parts - 1);
+  const int heads = heads_of_keys(rule, s, round);
+  if (const int among = std::gcd(heads, parts); axes_.size() == 1 && among < parts && both(among) < alone)
+    exchanged_ = std::max(exchanged_, among);
+  const bool has_heads =
+      ways.both && heads % mesh_->count(inner()) == 0 && both(mesh_->count(inner())) < alone;
+  Parted parted = has_heads ? *std::move(ways.both) : std::move(ways.parted);
+  const bool may_go_round = parted.round.has_value();
+  take_parted(std::move(parted), may_go_round, has_heads, s);
 }
 
-/// Heads are a dim of several loop dims: those that keys have, and those that share one of them.
-std::optional<Strategy> ContextSplit::exchanged(const Rule& rule, const Strategy& s, const Axes& axes) const {
+/// Heads are a dim of several loop dims: those that keys have, and those that share one of them. The first with parts left.
+int ContextSplit::head_loop(const Rule& rule, const Strategy& s) const {
   for (const std::vector<int>& heads : rule.results.front().dims) {
     if (heads.size() < 2) continue;
-    Strategy tried = s;
-    for (int loop : heads) {
-      const std::int64_t left = rule.loops[at(loop)].size / mesh_->count(s.loops[at(loop)]);
-      if (left == 1) continue;
-      tried.loops[at(loop)] = s.loops[at(loop)].with(axes);
-      if (!violation(rule, tried, *mesh_)) return tried;
-      break;
-    }
+    for (int loop : heads)
+      if (rule.loops[at(loop)].size > mesh_->count(s.loops[at(loop)])) return loop;
   }
-  return std::nullopt;
+  return -1;
+}
+
+/// Those that each device has; 1: queries of one head of keys are all that could be split, and these all need its keys.
+int ContextSplit::heads_of_keys(const Rule& rule, const Strategy& s, int round) const {
+  const int loop = head_loop(rule, s);
+  const bool have_keys = loop >= 0 && std::ranges::any_of(rule.operands, [&](const RuleTensor& tensor) {
+                           return has_loop(tensor, round) && has_loop(tensor, loop);
+                         });
+  return have_keys ? static_cast<int>(rule.loops[at(loop)].size / mesh_->count(s.loops[at(loop)])) : 1;
+}
+
+std::optional<Strategy> ContextSplit::exchanged(const Rule& rule, const Strategy& s, const Axes& axes) const {
+  const int loop = head_loop(rule, s);
+  if (loop < 0) return std::nullopt;
+  Strategy out = s;
+  out.loops[at(loop)] = s.loops[at(loop)].with(axes);
+  return violation(rule, out, *mesh_) ? std::nullopt : std::optional(std::move(out));
 }
 
 }  // namespace shardwright

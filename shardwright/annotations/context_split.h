@@ -57,17 +57,27 @@ class ContextSplit {
   };
   RoundDims round_dims(const Node& node, const Rule& rule) const;
   bool is_sequence(const Node& node, std::size_t operand, std::size_t d) const;
-  Axes outer() const { return axes_.size() > 1 ? axes_.prefix(1) : axes_; }
-  /// Queries of a part of the sequence over `axes`; keys are gathered, or go round if they can.
+  /// Of two axes the one that heads are exchanged over.
+  Axes inner() const { return axes_.size() > 1 ? axes_.without(axes_.prefix(1)) : Axes(); }
+  /// Queries of a part of the sequence over some axes; keys are gathered, or go round if they can.
   struct Parted {
     Strategy gathered;
-    std::optional<Strategy> round;
+    std::optional<Strategy> round = {};
     std::string why;  // it cannot go round
   };
   Parted parted(const Node& node, const Rule& rule, const Strategy& s, const Axes& axes) const;
-  void take(ContextWay way, Parted parted, Strategy& s);
-  ContextWay least_sent(const Rule& rule, int round, bool may_go_round, bool may_exchange) const;
-  void note_exchange(const Rule& rule, const Strategy& s, int round);
+  /// All that there are; `both`: with heads exchanged over the inner axis.
+  struct Ways {
+    Parted parted;
+    std::optional<Strategy> exchanged;
+    std::optional<Parted> both;
+  };
+  void take_asked(const Node& node, Ways ways, Strategy& s);
+  void take_least(const Rule& rule, int round, Ways ways, Strategy& s);
+  void take_parted(Parted parted, bool goes_round, bool has_heads, Strategy& s);
+  void take_exchanged(Strategy exchanged, Strategy& s);
+  int head_loop(const Rule& rule, const Strategy& s) const;
+  int heads_of_keys(const Rule& rule, const Strategy& s, int round) const;
   std::optional<Strategy> exchanged(const Rule& rule, const Strategy& s, const Axes& axes) const;
 
   const Graph* graph_ = nullptr;

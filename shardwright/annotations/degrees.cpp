@@ -382,15 +382,15 @@ FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Cons
   for (;;) {
     Splitter splitter(graph, calls, constraints, parts);
     FixedChoices out = splitter.run();
-    const int inner = splitter.context().exchanged();
-    if (inner > 1) parts.context = {parts.context.front() / inner, inner};
-    if (inner > 1) continue;
     if (const auto [part, devices] = splitter.cut(); devices > 0) {
       parts.tensor.insert(parts.tensor.begin() + static_cast<std::ptrdiff_t>(part) + 1,
                           parts.tensor[part] / devices);
       parts.tensor[part] = devices;
       continue;
     }
+    const int inner = splitter.context().exchanged();
+    if (inner > 1) parts.context = {parts.context.front() / inner, inner};
+    if (inner > 1) continue;
     out.repeats_tensor = constraints.degrees.sharing(Sharing::work) > 1 && !splitter.splits_tensor();
     out.repeats_context = constraints.degrees.sharing(Sharing::sequence) > 1 && !splitter.context().splits();
     return out;

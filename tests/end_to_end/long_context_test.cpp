@@ -153,7 +153,7 @@ TEST(EndToEndContexts, drawn_have_the_losses_of_one_device) {
     if (!alone.contains(model)) alone[model] = testing::run_alone(run);
     testing::expect_same(have, alone[model], {.losses = 1e-9, .weights = 1e-6});
   }
-  EXPECT_GT(trained, static_cast<int>(all) / 2);
+  EXPECT_GT(trained, static_cast<int>(all) / 3);
 }
 
 // ---- what a rank sends and holds ----
@@ -214,9 +214,17 @@ TEST(LongContext, takes_the_way_that_sends_less) {
                   "attention"));
   EXPECT_TRUE(has(program_of("llama:layers=1,hidden=32,heads=4,ffn=48,vocab=48,seq=32,batch=2", "cp=2"),
                   "attention_turn"));
-  EXPECT_TRUE(
-      has(program_of("llama:layers=1,hidden=32,heads=4,kv_heads=2,ffn=48,vocab=48,seq=32,batch=2", "cp=4"),
-          "attention_turn"));
+  // Of 2 heads of keys, 4 devices exchange them two by two; where tp has one each, or there is one, keys go round among all.
+  const auto axes = [](const char* sizes, const char* set) {
+    const Pipeline made =
+        program_of(fmt::format("llama:layers=1,hidden=32,{},ffn=48,vocab=48,seq=32,batch=2", sizes), set);
+    return to_text(made.stages.front().graph.meshes.front());
+  };
+  EXPECT_EQ(axes("heads=4,kv_heads=2", "cp=4"), "mesh [cp0=2, cp1=2]");
+  EXPECT_EQ(axes("heads=4,kv_heads=2", "tp=2,cp=4"), "mesh [cp=4, tp=2]");
+  EXPECT_EQ(axes("heads=4,kv_heads=2", "tp=4,cp=2"), "mesh [cp=2, tp0=2, tp1=2]");
+  EXPECT_EQ(axes("heads=4,kv_heads=1", "cp=8"), "mesh [cp=8]");
+  EXPECT_EQ(axes("heads=4,kv_heads=1", "cp=4"), "mesh [cp=4]");
 }
 
 /// One of eight devices with an eighth of 32k tokens: weights aside, an eighth and what a turn has of others.
