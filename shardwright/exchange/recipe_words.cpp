@@ -65,6 +65,11 @@ void check_product(const Keyed& total, const std::vector<Keyed>& factors) {
     throw error("{} is {}, but {} = {}", total.key, total.value, product_text(factors), product);
 }
 
+std::string context_of(std::int64_t exchanged, std::int64_t all) {
+  if (exchanged == 1) return "ring";
+  return exchanged == all ? "exchange" : fmt::format("exchange:{}+ring", exchanged);
+}
+
 void SetWords::add(std::string_view name, std::string_view value) {
   add_word(fmt::format("{}={}", name, value));
 }

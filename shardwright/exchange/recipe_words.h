@@ -33,6 +33,9 @@ std::int64_t micro_batches_of(const Keyed& global, const Keyed& micro, std::int6
 /// Throws: Error with the right number if `total` is not the product of `factors`.
 void check_product(const Keyed& total, const std::vector<Keyed>& factors);
 
+/// `context` of --set where heads are exchanged among so many of all the devices of cp, and keys go round among the others.
+std::string context_of(std::int64_t exchanged, std::int64_t all);
+
 /// Words of --set, one behind the other.
 class SetWords {
  public:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "shardwright/annotations/context_split.h"
 #include "shardwright/base/attempt.h"
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
@@ -155,15 +156,16 @@ class GridFinder {
 
  private:
   /// Which ways the cp of a plan may be gone, whose layouts then say which of them it is.
-  static std::vector<std::optional<ContextWays>> contexts(const Mesh& mesh) {
+  std::vector<std::optional<ContextWays>> contexts(const Mesh& mesh) const {
     std::vector<int> sizes;
     for (const Axis& axis : mesh.axes)
       if (degree_of_axis(axis.name) == "cp") sizes.push_back(axis.size);
-    if (sizes.empty()) return {std::nullopt};
-    const int inner = sizes.size() > 1 ? sizes.back() : 1;
-    std::vector<std::optional<ContextWays>> out{ContextWays{ContextWay::ring, inner},
-                                                ContextWays{ContextWay::gather, inner}};
-    if (inner == 1) out.emplace_back(ContextWays{ContextWay::exchange});
+    if (sizes.empty() || longest_sequence(graph_) == 0) return {std::nullopt};
+    std::vector<std::optional<ContextWays>> out;
+    for (const ContextWay way : {ContextWay::ring, ContextWay::gather})
+      if (sizes.size() > 1) out.emplace_back(ContextWays{way, sizes.back()});
+    for (const ContextWay way : {ContextWay::ring, ContextWay::gather, ContextWay::exchange})
+      out.emplace_back(ContextWays{way});
     return out;
   }
 

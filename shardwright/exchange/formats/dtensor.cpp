@@ -78,8 +78,8 @@ class Writer {
       "    return distribute_tensor(tensor, device_mesh(stage, mesh, device_type), placements)\n";
 
   void leave_words() {
-    left_.take({"dp", "tp", "sequence_parallel", "operators split otherwise", "layers by stage", "layers cut",
-                "pp"});
+    left_.take({"dp", "tp", "cp", "context", "sequence_parallel", "operators split otherwise",
+                "layers by stage", "layers cut", "pp"});
     left_.take({"zero", "zero_threshold", "zero_group"});
     if (plan_.plan.settings.optimizer_parallel.level == 2)
       left_.add("zero=2: gradients are kept as the states lie, which placements of leaves do not say");

@@ -66,8 +66,8 @@ class Writer {
       "    return NamedSharding(mesh(stage, number, devices, explicit), spec)\n";
 
   void leave_words() {
-    left_.take({"dp", "tp", "pp", "sequence_parallel", "operators split otherwise", "layers by stage",
-                "layers cut"});
+    left_.take({"dp", "tp", "cp", "context", "pp", "sequence_parallel", "operators split otherwise",
+                "layers by stage", "layers cut"});
     left_.take({"zero", "zero_threshold", "zero_group"});
     if (plan_.plan.settings.optimizer_parallel.level == 2)
       left_.add("zero=2: gradients are kept as the states lie, which specs of leaves do not say");

@@ -94,26 +94,31 @@ class Reader {
   /// How attention sees the whole sequence.
   void read_context(const Keyed& context) {
     const std::string key = "cp-comm-type", sizes_key = "hierarchical-context-parallel-sizes";
-    if (!flags_.has(key)) return;
-    if (context.value == 1) return note(fmt::format("--{} has no effect: {} is 1", key, context.key));
-    const std::vector<std::string>& of_layers = flags_.list(key);
-    const std::string way = of_layers.empty() ? "" : of_layers.front();
+    for (const std::string& idle : {key, sizes_key})
+      if (context.value == 1 && flags_.has(idle))
+        note(fmt::format("--{} has no effect: {} is 1", idle, context.key));
+    if (context.value == 1) return;
+    const std::vector<std::string> of_layers =
+        flags_.has(key) ? flags_.list(key) : std::vector<std::string>{"p2p"};
+    const std::string way = of_layers.front();
     if (std::ranges::any_of(of_layers, [&](const std::string& other) { return other != way; }))
       throw error("--{} {}: layers go different ways, which a plan cannot say", key, join(of_layers, " "));
     static const std::map<std::string, std::string> ways{
         {"p2p", "ring"}, {"a2a", "exchange"}, {"allgather", "gather"}};
-    if (const auto it = ways.find(way); it != ways.end()) return set_.add("context", it->second);
+    if (const auto it = ways.find(way); it != ways.end()) {
+      if (flags_.has(sizes_key)) note(fmt::format("--{} has no effect: --{} is {}", sizes_key, key, way));
+      return set_.add("context", it->second);
+    }
     if (way != "a2a+p2p")
       throw error("--{} {}: there are p2p, a2a, allgather and a2a+p2p", key, flags_.text(key));
-    const auto sizes = flags_.has(sizes_key) ? flags_.list(sizes_key) : std::vector<std::string>{};
-    const auto inner = sizes.size() == 2 ? to_integer(sizes[0]) : std::nullopt,
-               outer = sizes.size() == 2 ? to_integer(sizes[1]) : std::nullopt;
-    if (!inner || !outer || *inner * *outer != context.value)
+    std::vector<std::int64_t> sizes;
+    if (flags_.has(sizes_key))
+      for (const std::string& size : flags_.list(sizes_key))
+        sizes.push_back(Given{"--" + sizes_key, size}.integer(1, context.value));
+    if (sizes.size() != 2 || sizes[0] * sizes[1] != context.value)
       throw error("--{} a2a+p2p: --{} should be two numbers whose product is {} {}", key, sizes_key,
                   context.key, context.value);
-    set_.add("context", *inner == 1   ? "ring"
-                        : *outer == 1 ? "exchange"
-                                      : fmt::format("exchange:{}+ring", *inner));
+    set_.add("context", context_of(sizes[0], context.value));
   }
 
   /// Layers of each chunk, where they are not shared out evenly.

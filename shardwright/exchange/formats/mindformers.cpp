@@ -267,22 +267,18 @@ class Reader {
   }
 
   void read_context(const Keyed& context) {
-    const auto algorithm = degrees_.text("context_parallel_algo");
-    if (!algorithm) return;
+    const std::string key = degrees_.path_of("context_parallel_algo"),
+                      algorithm = degrees_.text("context_parallel_algo").value_or("colossalai_cp");
     const Keyed inner = count("ulysses_degree_in_cp");
-    if (*algorithm == "colossalai_cp")
-      set_.add("context", "ring");
-    else if (*algorithm == "ulysses_cp")
-      set_.add("context", "exchange");
-    else if (*algorithm != "hybrid_cp")
-      throw error("{} {}: there are colossalai_cp, ulysses_cp and hybrid_cp",
-                  degrees_.path_of("context_parallel_algo"), *algorithm);
-    else if (context.value % inner.value)
+    if (algorithm != "hybrid_cp" && degrees_.has("ulysses_degree_in_cp"))
+      out_.not_heeded.push_back(fmt::format("{} has no effect: {} is {}", inner.key, key, algorithm));
+    if (algorithm == "colossalai_cp" || algorithm == "ulysses_cp")
+      return set_.add("context", algorithm == "ulysses_cp" ? "exchange" : "ring");
+    if (algorithm != "hybrid_cp")
+      throw error("{} {}: there are colossalai_cp, ulysses_cp and hybrid_cp", key, algorithm);
+    if (context.value % inner.value)
       throw error("{} {}: does not divide {} {}", inner.key, inner.value, context.key, context.value);
-    else
-      set_.add("context", inner.value == 1               ? "ring"
-                          : inner.value == context.value ? "exchange"
-                                                         : fmt::format("exchange:{}+ring", inner.value));
+    set_.add("context", context_of(inner.value, context.value));
   }
 
   void read_model() {

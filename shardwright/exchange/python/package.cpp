@@ -37,7 +37,7 @@ void check_turns(const Pipeline& pipeline) {
           throw error(
               "the plan lets keys go round for attention (cp with context=ring), which packages do not do; "
               "make it "
-              "with --fix context=gather or --fix context=exchange");
+              "with --fix context=gather, or exchange or exchange:N+gather where heads divide");
 }
 
 PackageWriter::PackageWriter(const Pipeline& pipeline, const EmittedPlan& plan, Steps steps)
