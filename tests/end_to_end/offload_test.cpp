@@ -61,7 +61,7 @@ TEST(EndToEndOffload, losses_are_those_of_one_device) {
         "optimizer,parameters,activations", "host(layers.*.ffn.up.matmul)", "host(embedding)",
         "host(layers.1.ffn.down.weight),activations"})
     for (const Way& way : ways) {
-      if (!testing::is_asked(mix++, 3)) continue;
+      if (!testing::is_asked(mix++, ways.size(), 3)) continue;
       SCOPED_TRACE(fmt::format("{} on {}, {}", way.constraints, way.devices, offload));
       testing::expect_same(testing::run_planned(run, request_of(way, offload)), alone,
                            {.losses = 1e-9, .weights = 1e-7});

@@ -148,7 +148,7 @@ TEST(EndToEndSharedStates, reduced_as_they_come_give_the_losses_of_one_device) {
     for (int micro_batches : {1, 2})
       for (const char* fusion : {"auto", "none", "size:1"})
         for (bool recomputes : {false, true}) {
-          if (!testing::is_asked(mix++, 3)) continue;
+          if (!testing::is_asked(mix++, 6, 3)) continue;
           SCOPED_TRACE(fmt::format("level {}, {} micro-batches, fusion {}, recompute {}", level,
                                    micro_batches, fusion, recomputes));
           Settings settings{.optimizer_parallel = {level, 0}, .comm_fusion = parse_comm_fusion(fusion)};

@@ -51,7 +51,7 @@ TEST(LeastMemory, is_undercut_by_no_plan) {
     const StepOf step = step_of(model, optimizer, precision);
     for (const int devices : {1, 2, 4})
       for (const char* fix : {"", "zero=3,recompute=full", "pp=2,zero=1", "tp=2", "micro_batches=4"}) {
-        if (!testing::is_asked(k++, 5)) continue;
+        if (!testing::is_asked(k++, 5, 5)) continue;
         SCOPED_TRACE(fmt::format("{} {} on {}: {}", model, optimizer, devices, fix));
         try {
           EXPECT_GE(arena_of(step, request_for(fmt::format("a100-80g:{}", devices), fix)),

@@ -16,12 +16,10 @@ inline unsigned draws(unsigned all) {
   return is_full() ? all : (all + 1) / 2;
 }
 
-/// Whether mix `k` of a table of many is asked: of each `of` about one, in no pattern that columns of the table have, too.
-inline bool is_asked(unsigned k, unsigned of = 2) {
-  k = (k ^ k >> 16) *
-      0x7feb352dU;  // bits of k, mixed ("lowbias32" of Ch. Wellons' search for hash functions)
-  k = (k ^ k >> 15) * 0x846ca68bU;
-  return is_full() || (k ^ k >> 16) % of == 0;
+/// Whether mix `k` of a table with so many columns is asked: of each `of` one, in the next row those beside them, so that every
+/// row has some, and every column.
+inline bool is_asked(unsigned k, unsigned columns, unsigned of = 2) {
+  return is_full() || (k / columns + k % columns) % of == 0;
 }
 
 /// What is added to the seeds of random tests: SHARDWRIGHT_SEED, which scripts/test.sh --full takes from the clock, or 0.
