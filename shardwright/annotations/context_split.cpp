@@ -45,11 +45,13 @@ bool has_round(const Rule& rule) {
   return std::ranges::any_of(rule.loops, [](const LoopDim& l) { return l.kind == LoopKind::round; });
 }
 
+bool is_part_of(int exchanged, int context) { return context % exchanged == 0 && exchanged < context; }
+
 std::vector<int> context_parts(const Constraints& asked) {
   const int context = asked.degrees.sharing(Sharing::sequence);
   const int inner = asked.context.value_or(ContextWays()).exchanged;
   if (inner == 1 || context == 1) return {context};
-  if (context % inner != 0 || context == inner)
+  if (!is_part_of(inner, context))
     throw error("context={}: {} should be a part of cp={}{}", text_of(*asked.context), inner, context,
                 context == inner ? "; all of it is context=exchange" : ", which it does not divide");
   return {context / inner, inner};

@@ -27,6 +27,9 @@ bool has_round(const Rule& rule);
 /// Places of the longest sequence that something asks as a whole; 0: nothing does.
 std::int64_t longest_sequence(const Graph& graph);
 
+/// Whether heads can be exchanged among the inner `exchanged` devices of so many, and the rest go another way.
+bool is_part_of(int exchanged, int context);
+
 /// How cp is cut into axes, the outer one first. Throws: Error if no part of it can exchange heads as is asked.
 std::vector<int> context_parts(const Constraints& asked);
 

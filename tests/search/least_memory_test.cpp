@@ -12,7 +12,6 @@
 #include "shardwright/search/automatic/stock.h"
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/evaluate.h"
-
 #include "tests/support/draws.h"
 
 namespace shardwright {

@@ -10,7 +10,6 @@
 #include "shardwright/passes/compile.h"
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/estimate.h"
-
 #include "tests/support/draws.h"
 
 namespace shardwright {

@@ -20,9 +20,11 @@ std::string kebab(std::string name) {
 
 std::string text_of(const Json& value) {
   if (value.is_string()) return shell_quoted(value.get<std::string>());
-  std::vector<std::string> parts;
-  for (const Json& part : value.is_array() ? value : Json::array()) parts.push_back(text_of(part));
-  if (value.is_array()) return join(parts, " ");
+  if (value.is_array()) {
+    std::vector<std::string> parts;
+    for (const Json& part : value) parts.push_back(text_of(part));
+    return join(parts, " ");
+  }
   return value.is_number_float() ? fmt::format("{}", value.get<double>()) : value.dump();
 }
 

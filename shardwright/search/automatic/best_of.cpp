@@ -112,7 +112,7 @@ class BestOf {
     const int exchanged = request_.constraints.context.value_or(ContextWays()).exchanged;
     for (int parts = 2; parts <= std::min(most_contexts, request_.devices); ++parts) {
       if (request_.devices % parts || length % (2 * parts)) continue;
-      if (exchanged > 1 && (parts % exchanged || parts == exchanged)) continue;
+      if (!is_part_of(exchanged, parts)) continue;
       if (is_late() || in_vain == most_contexts_in_vain) return;
       if (!try_context(parts)) ++in_vain;
     }
