@@ -200,6 +200,7 @@ std::optional<Strategy> ContextSplit::exchanged(const Rule& rule, const Strategy
   if (loop < 0) return std::nullopt;
   Strategy out = s;
   out.loops[at(loop)] = s.loops[at(loop)].with(axes);
+  if (rule.loops[at(loop)].size % mesh_->count(out.loops[at(loop)])) return std::nullopt;
   return violation(rule, out, *mesh_) ? std::nullopt : std::optional(std::move(out));
 }
 

@@ -1,19 +1,28 @@
 #include "shardwright/annotations/degree_checks.h"
 
+#include <algorithm>
+
 #include "shardwright/annotations/sequence_dims.h"
 #include "shardwright/base/index.h"
+#include "shardwright/graph/op.h"
 #include "shardwright/plan/batch.h"
 
 namespace shardwright {
 namespace {
 
 void check_batch(const Graph& graph, int data) {
+  const bool is_routed =
+      std::ranges::any_of(graph.nodes, [](const Node& node) { return node.op->routed.has_value(); });
   for (const Node& node : graph.nodes)
     for (std::size_t d : batch_dims_of_leaf(graph, node)) {
       const Value& v = graph.value(node.results.front());
-      if (v.type.shape[d] % data)
-        throw error("dp={}: does not divide the {} samples of a micro-batch of %{}", data, v.type.shape[d],
-                    v.name);
+      if (v.type.shape[d] < data)
+        throw error("dp={}: there are {} samples in a micro-batch of %{}", data, v.type.shape[d], v.name);
+      if (is_routed && v.type.shape[d] % data)
+        throw error(
+            "dp={}: does not divide the {} samples of a micro-batch of %{}, and those of experts are shared "
+            "evenly",
+            data, v.type.shape[d], v.name);
     }
 }
 
@@ -34,6 +43,12 @@ void check_data(const Graph& graph, const Calls& calls, const Degrees& degrees) 
   check_batch(graph, degrees.sharing(Sharing::batch));
   const int context = degrees.sharing(Sharing::sequence);
   if (context > 1) check_sequence(graph, sequence_dims(graph, calls), context);
+}
+
+void check_unsplit(const Graph& graph, const Node& node, const LoopDim& batch, int data) {
+  if (batch.size % data && batch.size > data && !batch.stays_whole())
+    throw error("dp={}: does not divide the {} samples of {}, which cannot be cut unevenly", data, batch.size,
+                graph.value(node.results.front()).name);
 }
 
 }  // namespace shardwright

@@ -6,7 +6,11 @@
 
 namespace shardwright {
 
-/// Throws: Error unless dp divides every batch that comes into `graph`, a network or a stage of it, and cp every sequence.
+/// Throws: Error unless every batch that comes into `graph`, a network or a stage of it, has a sample for each of dp, and cp
+/// divides every sequence. Of a network with experts dp divides the batch.
 void check_data(const Graph& graph, const Calls& calls, const Degrees& degrees);
+
+/// Throws: Error where `node`, whose loop dim `batch` stays whole, would make all samples on each device for being no multiple of dp.
+void check_unsplit(const Graph& graph, const Node& node, const LoopDim& batch, int data);
 
 }  // namespace shardwright

@@ -8,6 +8,8 @@
 #include "shardwright/annotations/context_split.h"
 #include "shardwright/annotations/degree_checks.h"
 #include "shardwright/annotations/expert_axes.h"
+#include "shardwright/annotations/forward_readers.h"
+#include "shardwright/annotations/grains.h"
 #include "shardwright/annotations/low_rank.h"
 #include "shardwright/annotations/operator_splits.h"
 #include "shardwright/annotations/sequence_dims.h"
@@ -16,6 +18,7 @@
 #include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/layout/rule_dims.h"
+#include "shardwright/layout/uneven.h"
 #include "shardwright/plan/batch.h"
 
 namespace shardwright {
@@ -28,6 +31,8 @@ class Splitter {
       : graph_(graph),
         calls_(calls),
         batch_(batch_dims(graph)),
+        grains_(graph, calls),
+        readers_(graph),
         said_(graph, asked),
         low_rank_(low_rank_of(graph, calls)),
         by_sequence_parallel_(asked.sequence_parallel.value_or(false)) {
@@ -119,12 +124,15 @@ class Splitter {
       const std::vector<int>& loops = rule.results[result].dims[dim];
       if (!loops.empty() && loops[0] == by_sequence_) return {};
     }
-    return axes.without(data_).without(context_);
+    const Axes out = axes.without(data_).without(context_);
+    return out.size() == axes.size() ? axes : out;
   }
 
   bool is_legal(const Rule& rule, const Strategy& s) const {
-    for (std::size_t l = 0; l < s.loops.size(); ++l)
-      if (!s.loops[l].empty() && rule.loops[l].stays_whole()) return false;
+    for (std::size_t l = 0; l < s.loops.size(); ++l) {
+      const bool is_uneven = s.loops[l].grain() == 0 && rule.loops[l].size % mesh_.count(s.loops[l]);
+      if (is_uneven || (!s.loops[l].empty() && rule.loops[l].stays_whole())) return false;
+    }
     return !violation_as_asked(rule, s, mesh_);
   }
 
@@ -133,11 +141,14 @@ class Splitter {
     for (std::size_t i = 0; i < node.operands.size(); ++i)
       for (std::size_t d = 0; d < rule.operands[i].dims.size(); ++d) {
         if (!batch_[at(node.operands[i].index)][d] || rule.operands[i].dims[d].empty()) continue;
+        const int loop = rule.operands[i].dims[d][0];
         Strategy tried = s;
-        tried.loops[at(rule.operands[i].dims[d][0])] = data_;
-        if (!is_legal(rule, tried)) continue;
-        s = std::move(tried);
-        return;
+        tried.loops[at(loop)] = grains_.fit(data_, node, rule, loop, mesh_);
+        if (is_legal(rule, tried)) {
+          s = std::move(tried);
+          return;
+        }
+        check_unsplit(graph_, node, rule.loops[at(loop)], mesh_.count(data_));
       }
   }
 
@@ -152,7 +163,7 @@ class Splitter {
     if (is_product && is_narrow_beside(id))  // not worth its transfers: each makes all of it, or its tokens'
       return split_sequence(node, rule, s) ? "tp: by the sequence" : "repeated over tp, as it is of low rank";
     if (is_product)
-      return split_columns(node, rule, s) ? "tp: by columns" : "tp divides no dim of its weight";
+      return split_columns(node, rule, s) ? "tp: by columns" : "tp: its weight has no dim of as many parts";
     if (split_sequence(node, rule, s)) return "tp: by the sequence";
     return "repeated over tp";
   }
@@ -195,7 +206,8 @@ class Splitter {
       for (std::size_t d = 0; d < dims.size(); ++d) {
         if (dims[d].empty() || rule.operands[i].dims[d].empty()) continue;
         Strategy tried = s;
-        const bool fits = spread(dims[d], rule, split_loops(rule, i, d), tried);
+        const bool fits = spread_unevenly(dims[d], rule, rule.operands[i].dims[d], tried) ||
+                          spread(dims[d], rule, split_loops(rule, i, d), tried);
         if (!fits) check_may_be_whole(node, rule, rule.operands[i].dims[d][0]);
         if (!fits || !is_legal(rule, tried)) continue;
         s = std::move(tried);
@@ -222,6 +234,14 @@ class Splitter {
     if (size % mesh_.count(tensor_))
       throw error("tp={}: does not divide the {} parts (heads) of {}", mesh_.count(tensor_), size,
                   graph_.value(node.results.front()).name);
+  }
+
+  /// Puts axes that do not divide a dim on the major loop dim behind it.
+  bool spread_unevenly(const Axes& axes, const Rule& rule, const std::vector<int>& loops, Strategy& s) const {
+    const auto cut = uneven_cut(rule, loops, axes, mesh_);
+    if (!cut || !s.loops[at(cut->loop)].empty()) return cut && s.loops[at(cut->loop)] == cut->axes;
+    s.loops[at(cut->loop)] = cut->axes;
+    return true;
   }
 
   /// Puts `axes` on loop dims, major ones first; of them those of tp may be cut.
@@ -251,7 +271,7 @@ class Splitter {
       if (!is_weight_[at(node.operands[i].index)]) continue;
       for (int loop : own_loops(rule, i))
         if (std::ranges::none_of(rule.results, [&](const RuleTensor& t) { return has_loop(t, loop); }) &&
-            put(loop, rule, s))
+            put(loop, node, rule, s))
           return true;
     }
     return false;
@@ -261,14 +281,14 @@ class Splitter {
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
       if (!is_weight_[at(node.operands[i].index)]) continue;
       for (int loop : own_loops(rule, i))
-        if (put(loop, rule, s)) return true;
+        if (put(loop, node, rule, s)) return true;
     }
     return false;
   }
 
-  bool put(int loop, const Rule& rule, Strategy& s) {
+  bool put(int loop, const Node& node, const Rule& rule, Strategy& s) {
     Strategy tried = s;
-    tried.loops[at(loop)] = s.loops[at(loop)].with(tensor_);
+    tried.loops[at(loop)] = grains_.fit(s.loops[at(loop)].with(tensor_), node, rule, loop, mesh_);
     if (!is_legal(rule, tried)) return false;
     s = std::move(tried);
     splits_tensor_ = true;
@@ -293,7 +313,7 @@ class Splitter {
       for (std::size_t d = 0; d + 1 < rule.operands[i].dims.size(); ++d) {
         if (!sequence_[at(node.operands[i].index)][d] || rule.operands[i].dims[d].empty()) continue;
         const int loop = rule.operands[i].dims[d][0];
-        if (!put(loop, rule, s)) continue;
+        if (!put(loop, node, rule, s)) continue;
         by_sequence_ = loop;
         return true;
       }
@@ -309,7 +329,7 @@ class Splitter {
     const Node& node = graph_.node(id);
     const Rule& rule = calls_.rule(id);
     Strategy& s = *out_.strategies[at(id.index)];
-    const std::optional<Layout> wanted = wanted_of(node.results.front());
+    const std::optional<Layout> wanted = readers_.wanted(node.results.front(), calls_, out_.strategies);
     if (!wanted) return;
     const RuleTensor& result = rule.results.front();
     Strategy tried = s;
@@ -323,38 +343,16 @@ class Splitter {
       if (has.size() > asked.size() && has.prefix(asked.size()) == asked)
         has = asked;
       else if (has.empty() && std::ranges::none_of(asked, [&](int a) { return used.contains(a); }))
-        spread(asked, rule, result.dims[d], tried);
+        spread_unevenly(asked, rule, result.dims[d], tried) || spread(asked, rule, result.dims[d], tried);
     }
     if (tried != s && is_legal(rule, tried)) s = std::move(tried);
   }
 
-  /// How all forward readers of `v` want it, where they agree.
-  std::optional<Layout> wanted_of(ValueId v) {
-    if (readers_.empty()) {
-      readers_.resize(graph_.values.size());
-      for (NodeId id : graph_.node_ids())
-        if (is_forward_operator(graph_.node(id)))
-          for (std::size_t i = 0; i < graph_.node(id).operands.size(); ++i)
-            readers_[at(graph_.node(id).operands[i].index)].push_back({id, i});
-    }
-    std::optional<Layout> out;
-    for (const auto& [reader, operand] : readers_[at(v.index)]) {
-      const auto& s = out_.strategies[at(reader.index)];
-      Layout wants = layouts_of(calls_.rule(reader), *s).operands[operand];
-      if (out && out->dims != wants.dims) return std::nullopt;
-      out = std::move(wants);
-    }
-    return out;
-  }
-
-  struct OperandOf {
-    NodeId reader;
-    std::size_t operand;
-  };
-
   const Graph& graph_;
   const Calls& calls_;
   BatchDims batch_;
+  Grains grains_;
+  ForwardReaders readers_;
   SaidOperators said_;
   LowRank low_rank_;
   bool by_sequence_parallel_;
@@ -366,8 +364,7 @@ class Splitter {
   std::set<NodeId> routing_;
   std::vector<Dims> split_;      // per value
   std::vector<bool> is_weight_;  // per value: made of parameters and constants alone
-  std::vector<std::vector<OperandOf>> readers_;
-  int by_sequence_ = -1;  // loop dim of the node at hand
+  int by_sequence_ = -1;         // loop dim of the node at hand
   Cut cut_;
   bool splits_tensor_ = false;
   FixedChoices out_;

@@ -13,8 +13,9 @@
 // Over `cp` all that has a sequence is split by it. Attention asks keys of the whole sequence (a dim that goes round,
 // layout/rule.h): it gets them as ContextWay says. ../../docs/long-context.md tells which.
 //
-// A dim that tp does not divide stays whole. Where there are fewer heads of keys than tp, those devices that share one
-// work repeat its products: tp becomes two axes.
+// What dp or tp does not divide is cut unevenly, runs of what stays together at once (grains.h); a dim with fewer of them than
+// tp stays whole. Where there are fewer heads of keys than tp, those devices that share one work repeat its products: tp
+// becomes two axes.
 #pragma once
 
 #include "shardwright/annotations/fixed_choices.h"

@@ -151,8 +151,9 @@ class ConstraintMaker {
     if (batch && batch->second % devices_)
       throw Infeasible(fmt::format(
           "data_parallel: the batch of {} (%{}) cannot be split over {} devices; choose a --global-batch "
-          "that is a multiple of {}",
-          batch->second, batch->first, devices_, devices_));
+          "that is a multiple of {}{}",
+          batch->second, batch->first, devices_, devices_,
+          batch->second > devices_ ? fmt::format(", or --set dp={} for unequal shares", devices_) : ""));
   }
 
   /// Name and samples of the first leaf that brings any.

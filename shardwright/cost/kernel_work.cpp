@@ -11,6 +11,7 @@ CallWork call_work(const OpDef& op, const Rule& rule) {
   CallWork out{.flops = flops_of(op, rule), .kind = kind};
   if (kind == WorkKind::contraction && !op.routed) out.rule = rule, out.is_batched = is_batched(rule);
   if (op.routed) out.experts = rule.loop(op.routed->experts);
+  for (const LoopDim& loop : rule.loops) out.sizes.push_back(loop.size);
   return out;
 }
 
@@ -26,16 +27,23 @@ std::int64_t row_bytes(const Graph& graph, const Node& node, const CallWork& cal
     const std::int64_t size = call.rule.loops[static_cast<std::size_t>(loop)].size;
     if (!node.strategy) return size;
     const Mesh& mesh = graph.meshes[static_cast<std::size_t>(node.strategy->mesh)];
-    const std::int64_t parts = mesh.count(node.strategy->loops[static_cast<std::size_t>(loop)]);
-    return (size + parts - 1) / parts;
+    return largest_part(node.strategy->loops[static_cast<std::size_t>(loop)], mesh, size);
   });
 }
 
-double share_of(const Graph& graph, const Node& node) {
+double share_of(const Graph& graph, const Node& node, const CallWork& call) {
   if (!node.strategy) return 1;
   double share = 1;
   const Mesh& mesh = graph.meshes[static_cast<std::size_t>(node.strategy->mesh)];
-  for (const Axes& axes : node.strategy->loops) share /= mesh.count(axes);
+  for (std::size_t l = 0; l < call.sizes.size(); ++l) {
+    const Axes& axes = node.strategy->loops[l];
+    if (axes.empty()) continue;
+    const std::int64_t size = call.sizes[l], parts = mesh.count(axes), most = largest_part(axes, mesh, size);
+    if (most * parts == size)
+      share /= static_cast<double>(parts);
+    else
+      share *= static_cast<double>(most) / static_cast<double>(size);
+  }
   return share;
 }
 
@@ -48,7 +56,7 @@ double bytes_read(const Graph& graph, ValueId v, double flops) {
 
 Work kernel_work(const Graph& graph, const Node& node, const Rule& rule) {
   const CallWork call = call_work(*node.op, rule);
-  const double flops = call.flops * share_of(graph, node);
+  const double flops = call.flops * share_of(graph, node, call);
   std::vector<ValueId> moved;
   return {.kind = call.kind,
           .flops = flops,

@@ -18,15 +18,16 @@ struct CallWork {
   WorkKind kind = WorkKind::streaming;
   Rule rule = {};  // of a product: its rows depend on how it is split
   bool is_batched = false;
-  int experts = -1;  // loop dim of experts, of which rows take few
+  int experts = -1;                      // loop dim of experts, of which rows take few
+  std::vector<std::int64_t> sizes = {};  // of loop dims
 };
 CallWork call_work(const OpDef& op, const Rule& rule);
 
 /// Bytes of which the rows are multiples that one device reads of `node`, a product of `call`; of other work 0.
 std::int64_t row_bytes(const Graph& graph, const Node& node, const CallWork& call);
 
-/// One device's share of the loop space of `node`; without a strategy nothing is split.
-double share_of(const Graph& graph, const Node& node);
+/// One device's share of the loop space of `node`, which makes `call`, the largest; without a strategy nothing is split.
+double share_of(const Graph& graph, const Node& node, const CallWork& call);
 
 /// Of what the devices that share the experts of `node` do, how many times the mean the busiest does; 1 of other work.
 double imbalance_of(const Node& node, const CallWork& call, const Cluster& cluster);

@@ -1,5 +1,6 @@
 #include "shardwright/exchange/program_json.h"
 
+#include <algorithm>
 #include <set>
 
 #include "shardwright/base/index.h"
@@ -35,7 +36,14 @@ Json mesh_json(const Mesh& mesh) {
 Json layout_json(const Layout& layout, const Graph& graph) {
   const Mesh& mesh = graph.meshes[at(layout.mesh)];
   Json out{{"mesh", layout.mesh}, {"dims", Json::array()}};
-  for (const Axes& axes : layout.dims) out["dims"].push_back(axes_json(axes, mesh));
+  bool has_grain = false;
+  Json grains = Json::array();
+  for (const Axes& axes : layout.dims) {
+    out["dims"].push_back(axes_json(axes, mesh));
+    grains.push_back(std::max<std::int64_t>(1, axes.grain()));
+    has_grain = has_grain || axes.grain() > 0;
+  }
+  if (has_grain) out["grains"] = std::move(grains);
   if (!layout.sum.empty()) out["sum"] = axes_json(layout.sum, mesh);
   if (!layout.max.empty()) out["max"] = axes_json(layout.max, mesh);
   for (const Window& w : layout.windows)
@@ -65,6 +73,14 @@ Json loops_json(const Graph& graph, const Node& node, const Rule& rule) {
   for (std::size_t l = 0; l < rule.loops.size(); ++l)
     out[rule.loops[l].name] = {{"size", rule.loops[l].size}, {"axes", axes_json(strategy.loops[l], mesh)}};
   return out;
+}
+
+bool has_grains(const Pipeline& pipeline) {
+  const auto has_grain = [](const Value& v) {
+    return v.layout && std::ranges::any_of(v.layout->dims, [](const Axes& axes) { return axes.grain() > 0; });
+  };
+  return std::ranges::any_of(
+      pipeline.stages, [&](const Program& p) { return std::ranges::any_of(p.graph.values, has_grain); });
 }
 
 /// Leaves have no rule of interest, and steps are told by their layouts.
@@ -227,7 +243,7 @@ Json outputs_json(const Pipeline& pipeline) {
 
 std::string program_json(const Pipeline& pipeline) {
   Json out{{"format", "shardwright program"},
-           {"version", program_json_version},
+           {"version", has_grains(pipeline) ? 2 : 1},
            {"ranks", pipeline.rank_count()},
            {"micro_batches", pipeline.micro_batches()},
            {"schedule", name_of(pipeline.pipelining.schedule)},

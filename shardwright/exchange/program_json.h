@@ -8,10 +8,7 @@
 
 namespace shardwright {
 
-/// Raised where a reader of the one before would misread it.
-constexpr int program_json_version = 1;
-
-/// One document on a line. Cost: linear in values, nodes and instructions of all ranks.
+/// One document on a line, of version 2 where runs of elements stay together (`grains`), else of 1. Cost: linear in values, nodes and instructions of all ranks.
 std::string program_json(const Pipeline& pipeline);
 
 }  // namespace shardwright

@@ -10,6 +10,7 @@
 #include "shardwright/graph/calls.h"
 #include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/node_kinds.h"
+#include "shardwright/layout/uneven.h"
 #include "shardwright/ops/optimizer_settings.h"
 #include "shardwright/plan/decided.h"
 #include "shardwright/plan/leaves.h"
@@ -238,8 +239,27 @@ std::int64_t ModelSizes::of(const std::string& key) const {
   return it == sizes.end() ? 0 : it->second;
 }
 
+namespace {
+
+/// Others cut heads and features evenly or not at all, and pad vocabularies.
+void check_tensor_parts(const WrittenPlan& plan, std::string_view format) {
+  const std::int64_t vocabulary = plan.what.sizes.of("vocab");
+  for (const PlacedPart& part : plan.parts)
+    for (const PlacedTensor& weight : part.parameters) {
+      const bool is_of_vocabulary =
+          std::ranges::any_of(weight.type.shape, [&](std::int64_t size) { return size == vocabulary; });
+      const std::string why = unevenness(weight, weight.read, part.meshes[at(weight.read.mesh)]);
+      if (!why.empty() && !is_of_vocabulary) throw error("{}: {}: {}", format, weight.name, why);
+    }
+}
+
+}  // namespace
+
 const Grid& WrittenPlan::grid_for(std::string_view format) const {
-  if (grid) return *grid;
+  if (grid) {
+    check_tensor_parts(*this, format);
+    return *grid;
+  }
   throw error(
       "{}: says degrees of parallelism, but {}; take --to dtensor, jax or mindspore, which say layouts, or "
       "plan again with --set or --search auto",
@@ -267,10 +287,11 @@ WrittenPlan written_plan(const Plan& plan, const Graph& graph, WhatIsWritten wha
 
 std::string unevenness(const PlacedTensor& tensor, const Layout& layout, const Mesh& mesh) {
   for (std::size_t d = 0; d < layout.dims.size(); ++d) {
-    const int parts = mesh.count(layout.dims[d]);
-    if (tensor.type.shape[d] % parts)
-      return fmt::format("dim {} of {} is cut over {} devices ({}), which do not divide it", d,
-                         tensor.type.shape[d], parts, to_text(layout.dims[d], mesh));
+    if (!is_cut_unevenly(layout, mesh, tensor.type.shape, d)) continue;
+    const Axes& axes = layout.dims[d];
+    return fmt::format("dim {} of {} is cut over {} devices ({}), which do not divide it{}", d,
+                       tensor.type.shape[d], mesh.count(axes), to_text(axes, mesh),
+                       axes.grain() > 0 ? fmt::format(" in runs of {}", axes.grain()) : "");
   }
   return "";
 }

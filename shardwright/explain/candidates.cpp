@@ -6,6 +6,7 @@
 #include <set>
 
 #include "shardwright/base/index.h"
+#include "shardwright/layout/uneven.h"
 #include "shardwright/search/space/candidates.h"
 
 namespace shardwright {
@@ -46,7 +47,7 @@ std::vector<Strategy> reached_by_moves(const Rule& rule, const Mesh& mesh, int i
   if (planned.mesh == index) starts.insert(planned);
   std::vector<Strategy> out;
   for (const Strategy& s : with_moves(with_moves(starts, rule, mesh), rule, mesh))
-    if (!violation(rule, s, mesh)) out.push_back(s);
+    if (!violation_if_even(rule, s, mesh)) out.push_back(s);
   for (Strategy& s : out) s.mesh = used_axes(s).empty() ? 0 : index;
   return out;
 }

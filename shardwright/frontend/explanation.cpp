@@ -13,9 +13,9 @@ namespace shardwright {
 namespace {
 
 std::string strategy_text(const Explanation& e, const Candidate& c) {
-  std::string out = to_text(c.strategy, e.rule, e.meshes[at(c.strategy.mesh)]);
-  std::ranges::replace(out, '/', '.');  // of joined axes the plan's own
-  return out;
+  Mesh mesh = e.meshes[at(c.strategy.mesh)];
+  for (Axis& axis : mesh.axes) std::ranges::replace(axis.name, '/', '.');  // of joined axes the plan's own
+  return to_text(c.strategy, e.rule, mesh);
 }
 
 /// One of the parts of a candidate's time, and the tensor that has most of it.

@@ -212,7 +212,8 @@ std::string words_of(const Recompute& recompute) {
 std::string strategy_text(const PlannedOperator& op) {
   std::string out;
   for (const auto& [loop, axes] : op.strategy)
-    out += fmt::format("{}{}: {}", out.empty() ? "" : ", ", loop, join(axes, "."));
+    out += fmt::format("{}{}: {}{}", out.empty() ? "" : ", ", loop, join(axes, "."),
+                       op.grains.contains(loop) ? fmt::format("/{}", op.grains.at(loop)) : "");
   return "{" + out + "}";
 }
 

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "shardwright/graph/op.h"
-#include "shardwright/layout/uneven.h"
 
 namespace shardwright {
 namespace {
@@ -120,10 +119,8 @@ void check_strategy(const Graph& graph, NodeId id) {
                 node.strategy->mesh, graph.meshes.size());
   const Mesh& mesh = graph.meshes[static_cast<std::size_t>(node.strategy->mesh)];
   const Rule rule = rule_of(graph, node);
-  // Updates may be cut unevenly, and stand in the backward of a program if they are fused to a gradient.
-  const bool may_be_uneven = node.phase == Phase::update || graph.level == Level::program;
-  if (const auto why = may_be_uneven ? violation_but_uneven(rule, *node.strategy, mesh)
-                                     : violation_as_asked(rule, *node.strategy, mesh))
+  if (const auto why = graph.level == Level::program ? violation(rule, *node.strategy, mesh)
+                                                     : violation_as_asked(rule, *node.strategy, mesh))
     throw error("{}: {}", graph.name_of(id), *why);
 }
 

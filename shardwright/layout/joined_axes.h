@@ -62,7 +62,7 @@ struct JoinedAxes {
     for (int a : axes)
       for (std::size_t j = 0; j < axes_of.size(); ++j)
         if (axes_of[j][0] == a) out.push_back(static_cast<int>(j));
-    return out;
+    return out.of_grain(axes.grain());
   }
 };
 

@@ -24,6 +24,24 @@ Range cut(std::int64_t n, std::int64_t parts, std::int64_t index) {
   return {at(index), at(index + 1)};
 }
 
+Range part_of(const Axes& axes, const Mesh& mesh, std::int64_t n, int rank) {
+  const std::int64_t grain = std::max<std::int64_t>(1, axes.grain());
+  const Range runs = cut(n / grain, mesh.count(axes), mesh.index_along(rank, axes));
+  return {runs.begin * grain, runs.end * grain};
+}
+
+std::int64_t largest_part(const Axes& axes, const Mesh& mesh, std::int64_t n) {
+  const std::int64_t grain = std::max<std::int64_t>(1, axes.grain());
+  const std::int64_t parts = mesh.count(axes);
+  return (n / grain + parts - 1) / parts * grain;
+}
+
+Axes settled(const Axes& axes, const Mesh& mesh, std::int64_t n) {
+  if (axes.grain() == 0) return axes;
+  const bool is_even = n % axes.grain() == 0 && n / axes.grain() % mesh.count(axes) == 0;
+  return is_even || axes.grain() == 1 ? axes.of_grain(0) : axes;
+}
+
 Range Window::of(std::int64_t n, std::int64_t parts, std::int64_t index) const {
   const auto floor_of = [](std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); };
   const Range part = cut(loop, parts, index);
@@ -37,20 +55,13 @@ Range Window::of(std::int64_t n, std::int64_t parts, std::int64_t index) const {
   return {clipped, std::clamp<std::int64_t>(end, clipped, n)};
 }
 
-namespace {
-
-Range part_of(const Layout& layout, std::size_t d, std::int64_t n, std::int64_t parts, std::int64_t index) {
-  if (layout.has_halo() && layout.windows[d].loop > 0) return layout.windows[d].of(n, parts, index);
-  return cut(n, parts, index);
-}
-
-}  // namespace
-
 Box box(const Layout& layout, const Mesh& mesh, const Shape& shape, int rank) {
   Box out{Shape(shape.size()), Shape(shape.size())};
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    const Range r =
-        part_of(layout, d, shape[d], mesh.count(layout.dims[d]), mesh.index_along(rank, layout.dims[d]));
+    const Axes& axes = layout.dims[d];
+    const Range r = layout.has_halo() && layout.windows[d].loop > 0
+                        ? layout.windows[d].of(shape[d], mesh.count(axes), mesh.index_along(rank, axes))
+                        : part_of(axes, mesh, shape[d], rank);
     out.offset[d] = r.begin;
     out.extent[d] = r.end - r.begin;
   }
@@ -75,7 +86,8 @@ bool is_even(const Layout& layout, const Mesh& mesh, const Shape& shape) {
 }
 
 bool is_cut_unevenly(const Layout& layout, const Mesh& mesh, const Shape& shape, std::size_t d) {
-  return shape[d] % mesh.count(layout.dims[d]) != 0;
+  const Axes& axes = layout.dims[d];
+  return shape[d] / std::max<std::int64_t>(1, axes.grain()) % mesh.count(axes) != 0;
 }
 
 Shape local_shape(const Layout& layout, const Mesh& mesh, const Shape& shape) {
@@ -89,9 +101,9 @@ Shape largest_local_shape(const Layout& layout, const Mesh& mesh, const Shape& s
   Shape out = shape;
   for (std::size_t d = 0; d < shape.size(); ++d) {
     const int parts = mesh.count(layout.dims[d]);
-    out[d] = (shape[d] + parts - 1) / parts;
-    for (int i = 0; layout.has_halo() && i < parts; ++i) {
-      const Range r = part_of(layout, d, shape[d], parts, i);
+    out[d] = largest_part(layout.dims[d], mesh, shape[d]);
+    for (int i = 0; layout.has_halo() && layout.windows[d].loop > 0 && i < parts; ++i) {
+      const Range r = layout.windows[d].of(shape[d], parts, i);
       out[d] = i == 0 ? r.end - r.begin : std::max(out[d], r.end - r.begin);
     }
   }
@@ -102,6 +114,10 @@ void check(const Layout& layout, const Mesh& mesh, const Shape& shape) {
   if (layout.dims.size() != shape.size())
     throw error("layout {} has {} dims but the tensor {} has {}", to_text(layout, mesh), layout.dims.size(),
                 to_text(shape), shape.size());
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (const std::int64_t grain = layout.dims[d].grain(); grain > 0 && shape[d] % grain)
+      throw error("layout {}: runs of {} do not make up dim {} of {}", to_text(layout, mesh), grain, d,
+                  to_text(shape));
   Axes seen;
   for (int a : layout.used()) {
     if (a >= mesh.axis_count()) throw error("a layout with axis {} of {}", a, to_text(mesh));
@@ -126,7 +142,7 @@ Layout reduced(Layout layout) {
 Axes translate(const Axes& axes, std::span<const Axes> axes_of) {
   Axes out;
   for (int a : axes) out = out.with(axes_of[static_cast<std::size_t>(a)]);
-  return out;
+  return out.of_grain(axes.grain());
 }
 
 Layout translate(const Layout& layout, std::span<const Axes> axes_of, int mesh) {
@@ -218,6 +234,7 @@ std::size_t std::hash<shardwright::Layout>::operator()(const shardwright::Layout
   std::size_t h = static_cast<std::size_t>(layout.mesh) * 0x9e3779b97f4a7c15ULL;
   const auto mix = [&](const shardwright::Axes& axes) {
     for (int a : axes) h = (h ^ static_cast<std::size_t>(a + 1)) * 0x100000001b3ULL;
+    if (axes.grain() > 0) h = (h ^ static_cast<std::size_t>(axes.grain() << 8)) * 0x100000001b3ULL;
     h = (h ^ 0xffU) * 0x100000001b3ULL;
   };
   for (const auto& axes : layout.dims) mix(axes);

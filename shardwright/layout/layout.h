@@ -4,7 +4,8 @@
 // Per tensor dim the axes that shard it, major to minor; the axes over which the value is partial, that is,
 // every rank holds an addend (sum) or a candidate (max); over all other axes the value is replicated.
 // A dim of size n over k parts is cut at floor(i n / k), so parts may be unequal and a refined mesh cuts at
-// the same places. Text: `[dp.tp, -] sum(sp)`.
+// the same places. Where runs of g elements stay together (`[tp/128]`: heads of 128 features), it is cut at g floor(i (n/g) / k).
+// Text: `[dp.tp, -] sum(sp)`.
 #pragma once
 
 #include <compare>
@@ -26,6 +27,12 @@ struct Range {
   std::int64_t end = 0;
 };
 Range cut(std::int64_t n, std::int64_t parts, std::int64_t index);
+/// The part that `rank` has of a dim of size `n` cut by `axes`.
+Range part_of(const Axes& axes, const Mesh& mesh, std::int64_t n, int rank);
+/// The largest of these parts.
+std::int64_t largest_part(const Axes& axes, const Mesh& mesh, std::int64_t n);
+/// `axes` without a grain where a dim of size `n` is cut alike without.
+Axes settled(const Axes& axes, const Mesh& mesh, std::int64_t n);
 
 /// What an operator with a sliding window reads of a dim to compute a part [b, e) of its loop dim of size
 /// `loop`: from (b num + low) / den, rounded up, to ((e - 1) num + high) / den, rounded down, both included and
@@ -86,7 +93,7 @@ Shape local_shape(const Layout& layout, const Mesh& mesh, const Shape& shape);
 /// The largest shape that a rank holds.
 Shape largest_local_shape(const Layout& layout, const Mesh& mesh, const Shape& shape);
 
-/// Throws: Error if the rank differs from the shape's, or if an axis is used twice.
+/// Throws: Error if the rank differs from the shape's, if an axis is used twice, or a grain does not divide its dim.
 void check(const Layout& layout, const Mesh& mesh, const Shape& shape);
 
 /// The layout without halos: every element in one part.

@@ -11,9 +11,11 @@ namespace {
 
 std::int64_t volume(const Shape& extent) { return element_count(extent); }
 
-/// How many of `parts` parts of a dim of size `n` hold some of [begin, end).
-std::int64_t parts_touched(std::int64_t n, std::int64_t parts, std::int64_t begin, std::int64_t end) {
-  const auto part_with = [&](std::int64_t i) { return ((i + 1) * parts - 1) / n; };
+/// How many parts of a dim of size `n` cut by `axes` hold some of [begin, end).
+std::int64_t parts_touched(std::int64_t n, const Axes& axes, const Mesh& mesh, std::int64_t begin,
+                           std::int64_t end) {
+  const std::int64_t grain = std::max<std::int64_t>(1, axes.grain()), parts = mesh.count(axes);
+  const auto part_with = [&](std::int64_t i) { return ((i / grain + 1) * parts - 1) / (n / grain); };
   return part_with(end - 1) - part_with(begin) + 1;
 }
 
@@ -70,8 +72,16 @@ class Neighbours {
 
   Layout with_dim(int d, const Axes& axes) const {
     Layout to = *from_;
-    to.dims[at(d)] = axes;
+    to.dims[at(d)] = settled(axes, mesh_, type_.shape[at(d)]);
     return to;
+  }
+
+  /// Dim `d` cut by `more` axes, too: in the target's runs, unless it is cut unevenly by now.
+  Axes cut_further(int d, const Axes& axes, const Axes& more) const {
+    const Axes out = axes.with(more);
+    if (is_target_elsewhere()) return out;
+    const std::int64_t grain = target_.dims[at(d)].grain();
+    return settled(axes.of_grain(grain), mesh_, type_.shape[at(d)]) == axes ? out.of_grain(grain) : out;
   }
 
   void add(Step step, Layout to) {
@@ -91,14 +101,15 @@ class Neighbours {
     out_.push_back(std::move(step));
   }
 
-  /// Every dim is cut evenly, or on the way to the cut of a target that is not.
+  /// Every dim is cut evenly, or as before, or on the way to the cut of a target that is not.
   bool is_even_enough(const Layout& to) const {
     if (is_even(to, mesh_, type_.shape)) return true;
     if (is_target_elsewhere()) return false;
     for (std::size_t d = 0; d < to.dims.size(); ++d) {
       const Axes &axes = to.dims[d], &wanted = target_.dims[d];
       const bool leads_there = axes.size() <= wanted.size() && axes == wanted.prefix(axes.size());
-      if (is_cut_unevenly(to, mesh_, type_.shape, d) && !leads_there) return false;
+      const bool stays = axes == from_->dims[d];
+      if (is_cut_unevenly(to, mesh_, type_.shape, d) && !leads_there && !stays) return false;
     }
     return true;
   }
@@ -133,7 +144,8 @@ class Neighbours {
     if (is_target_elsewhere()) return;
     for (int a : free_)
       if (target_shards_over(a))
-        add({.kind = StepKind::slice, .axes = {a}, .dim_from = d}, with_dim(d, from_->dims[at(d)].with({a})));
+        add({.kind = StepKind::slice, .axes = {a}, .dim_from = d},
+            with_dim(d, cut_further(d, from_->dims[at(d)], {a})));
   }
 
   void gathers_and_moves(int d) {
@@ -145,7 +157,7 @@ class Neighbours {
       for (int e = 0; e < static_cast<int>(from_->dims.size()); ++e) {
         if (e == d) continue;
         Layout moved = gathered;
-        moved.dims[at(e)] = moved.dims[at(e)].with(suffix);
+        moved.dims[at(e)] = settled(cut_further(e, moved.dims[at(e)], suffix), mesh_, type_.shape[at(e)]);
         add({.kind = StepKind::all_to_all, .axes = suffix, .dim_from = d, .dim_to = e}, std::move(moved));
       }
     }
@@ -157,7 +169,7 @@ class Neighbours {
                                return target_shards_over(a);
                              });
       if (!is_of_use) return;
-      Layout to = with_dim(d, from_->dims[at(d)].with(some));
+      Layout to = with_dim(d, cut_further(d, from_->dims[at(d)], some));
       to.sum = from_->sum.without(some);
       add({.kind = StepKind::reduce_scatter, .axes = some, .dim_from = d}, std::move(to));
     });
@@ -188,7 +200,8 @@ class Neighbours {
     if (axes.size() < 2) return;
     for_each_selection(axes, [&](const Axes& order) {
       if (order.size() != axes.size() || order == axes) return;
-      add({.kind = StepKind::permute, .axes = axes.sorted(), .dim_from = d}, with_dim(d, order));
+      add({.kind = StepKind::permute, .axes = axes.sorted(), .dim_from = d},
+          with_dim(d, order.of_grain(axes.grain())));
     });
   }
 
@@ -204,7 +217,7 @@ class Neighbours {
         for (Axes& axes : to.dims) {
           Axes swapped;
           for (int x : axes) swapped.push_back(x == a ? b : x == b ? a : x);
-          axes = swapped;
+          axes = swapped.of_grain(axes.grain());
         }
         if (to != *from_) add({.kind = StepKind::permute, .axes = {a, b}}, std::move(to));
       }
@@ -237,7 +250,7 @@ ExchangeTraffic exchange_traffic(const Mesh& from_mesh, const Layout& from, cons
     std::int64_t peers = held > 0 ? -1 : 0;  // replicas hold the same box; one of them sends
     std::int64_t sources = 1;
     for (std::size_t d = 0; d < type.shape.size(); ++d)
-      sources *= parts_touched(type.shape[d], from_mesh.count(from.dims[d]), want.offset[d],
+      sources *= parts_touched(type.shape[d], from.dims[d], from_mesh, want.offset[d],
                                want.offset[d] + want.extent[d]);
     peers += sources;
     worst.bytes = std::max(worst.bytes, (wanted - held) * static_cast<std::int64_t>(size_of(type.dtype)));

@@ -21,6 +21,12 @@ void Axes::push_back(int axis) {
 Axes Axes::prefix(int n) const {
   Axes out;
   for (int i = 0; i < n; ++i) out.push_back((*this)[i]);
+  return out.of_grain(grain_);
+}
+
+Axes Axes::of_grain(std::int64_t grain) const {
+  Axes out = *this;
+  out.grain_ = empty() ? 0 : grain;
   return out;
 }
 
@@ -46,7 +52,7 @@ Axes Axes::without(const Axes& others) const {
 Axes Axes::sorted() const {
   Axes out = *this;
   std::sort(out.index_.begin(), out.index_.begin() + out.size_);
-  return out;
+  return out.of_grain(0);
 }
 
 int Mesh::size() const {
@@ -114,6 +120,7 @@ std::string to_text(const Axes& axes, const Mesh& mesh) {
     if (!out.empty()) out += ".";
     out += mesh.axes[static_cast<std::size_t>(a)].name;
   }
+  if (axes.grain() > 0) out += fmt::format("/{}", axes.grain());
   return out.empty() ? "-" : out;
 }
 
@@ -138,12 +145,16 @@ Axes parse_axes(Scanner& in, const Mesh& mesh) {
   Axes out;
   if (in.accept("-")) return out;
   const std::string word = in.name("axes or -");
-  for (std::string_view name : split(word, '.')) {
+  const std::size_t slash = word.find('/');
+  for (std::string_view name : split(std::string_view(word).substr(0, slash), '.')) {
     const int a = mesh.axis(name);
     if (out.contains(a)) throw error("axis '{}' is used twice in '{}'", name, word);
     out.push_back(a);
   }
-  return out;
+  if (slash == std::string::npos) return out;
+  const auto grain = to_integer(std::string_view(word).substr(slash + 1));
+  if (grain.value_or(0) < 1) throw error("'{}': behind / stands how many elements stay together", word);
+  return out.of_grain(*grain);
 }
 
 int axis_size(std::string_view name, std::int64_t size) {
@@ -158,7 +169,7 @@ void check(const Mesh& mesh) {
   std::int64_t ranks = 1;
   for (const Axis& a : mesh.axes) {
     axis_size(a.name, a.size);
-    if (a.name.empty() || a.name == "None" || a.name.find('.') != std::string::npos)
+    if (a.name.empty() || a.name == "None" || a.name.find_first_of("./") != std::string::npos)
       throw error("'{}' cannot name an axis", a.name);
     if (!names.insert(a.name).second) throw error("axis '{}' is twice in {}", a.name, to_text(mesh));
     ranks *= a.size;

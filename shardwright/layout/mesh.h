@@ -24,7 +24,10 @@ struct Axis {
   bool operator==(const Axis&) const = default;
 };
 
-/// A short ordered list of axes of one mesh, by index, major to minor. A value of 16 bytes.
+/// A short ordered list of axes of one mesh, by index, major to minor. A value of 24 bytes.
+///
+/// Where they cut a dim that they do not divide, its elements may have to stay together in runs (the features of a head):
+/// the grain is how many. 0: each stands alone.
 class Axes {
  public:
   static constexpr int max_size = 15;
@@ -41,19 +44,22 @@ class Axes {
   const std::uint8_t* end() const { return index_.data() + size_; }
   bool contains(int axis) const;
   void push_back(int axis);
-  /// The first / last `n` axes, and this followed by `more`.
+  /// The first `n` axes, and this followed by `more`, of this grain.
   Axes prefix(int n) const;
-  Axes suffix(int n) const;
   Axes with(const Axes& more) const;
-  /// Without the axes of `others`; in ascending order.
+  /// The last `n` axes; those but `others`, and all, in ascending order: without a grain.
+  Axes suffix(int n) const;
   Axes without(const Axes& others) const;
   Axes sorted() const;
+  std::int64_t grain() const { return grain_; }
+  Axes of_grain(std::int64_t grain) const;
 
   auto operator<=>(const Axes&) const = default;
 
  private:
   std::array<std::uint8_t, max_size> index_{};
   std::uint8_t size_ = 0;
+  std::int64_t grain_ = 0;
 };
 
 struct Mesh {
@@ -80,10 +86,10 @@ struct Mesh {
 
 /// `mesh [dp=4, tp=2]`
 std::string to_text(const Mesh& mesh);
-/// `dp.tp`
+/// `dp.tp`; with a grain `dp.tp/128`
 std::string to_text(const Axes& axes, const Mesh& mesh);
 Mesh parse_mesh(Scanner& in);
-/// `dp.tp`, or `-` for none. Throws: Error on an unknown axis.
+/// `dp.tp`, `dp.tp/128`, or `-` for none. Throws: Error on an unknown axis, on a grain below 1.
 Axes parse_axes(Scanner& in, const Mesh& mesh);
 /// `size` as the size of the axis called `name`. Throws: Error if it is below 1 or beyond any mesh.
 int axis_size(std::string_view name, std::int64_t size);

@@ -5,6 +5,7 @@
 #include "shardwright/layout/uneven.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <set>
 
@@ -25,13 +26,18 @@ Axes missing_axes(const Rule& rule, const Strategy& strategy, const RuleTensor& 
   return out;
 }
 
-Layout sharded_layout(const RuleTensor& tensor, const Strategy& strategy) {
+Layout sharded_layout(const Rule& rule, const RuleTensor& tensor, const Strategy& strategy) {
   Layout out;
   out.mesh = strategy.mesh;
   for (const auto& loops : tensor.dims) {
     Axes axes;
-    for (int l : loops) axes = axes.with(strategy.loops[at(l)]);
-    out.dims.push_back(axes);
+    std::int64_t together = 0;  // elements of what is minor to a loop that is cut unevenly
+    for (int l : loops) {
+      const Axes& of_loop = strategy.loops[at(l)];
+      axes = axes.with(of_loop);
+      together = of_loop.grain() > 0 ? of_loop.grain() : together * rule.loops[at(l)].size;
+    }
+    out.dims.push_back(axes.of_grain(together > 1 ? together : 0));
   }
   for (std::size_t d = 0; d < tensor.windows.size(); ++d) {
     if (tensor.windows[d].loop == 0 || out.dims[d].empty()) continue;
@@ -90,7 +96,7 @@ Strategy whole(const Rule& rule) {
 NodeLayouts layouts_of(const Rule& rule, const Strategy& strategy) {
   NodeLayouts out;
   for (std::size_t i = 0; i < rule.operands.size(); ++i) {
-    Layout layout = sharded_layout(rule.operands[i], strategy);
+    Layout layout = sharded_layout(rule, rule.operands[i], strategy);
     for (std::size_t g = 0; g < rule.linear.size(); ++g)
       if (std::find(rule.linear[g].begin(), rule.linear[g].end(), static_cast<int>(i)) !=
           rule.linear[g].end())
@@ -99,7 +105,7 @@ NodeLayouts layouts_of(const Rule& rule, const Strategy& strategy) {
     out.operands.push_back(normal(std::move(layout)));
   }
   for (const RuleTensor& tensor : rule.results) {
-    Layout layout = sharded_layout(tensor, strategy);
+    Layout layout = sharded_layout(rule, tensor, strategy);
     layout.sum = missing_axes(rule, strategy, tensor, false);
     layout.max = missing_axes(rule, strategy, tensor, true).sorted();
     for (const Axes& axes : strategy.linear) layout.sum = layout.sum.with(axes);
@@ -111,8 +117,12 @@ NodeLayouts layouts_of(const Rule& rule, const Strategy& strategy) {
 
 namespace {
 
+bool is_even(const LoopDim& dim, const Axes& axes, const Mesh& mesh) {
+  return dim.size / std::max<std::int64_t>(1, axes.grain()) % mesh.count(axes) == 0;
+}
+
 std::optional<std::string> violation_of(const Rule& rule, const Strategy& strategy, const Mesh& mesh,
-                                        bool is_uneven_allowed) {
+                                        bool may_be_uneven) {
   if (strategy.loops.size() != rule.loops.size() || strategy.linear.size() != rule.linear.size())
     return fmt::format("the strategy is for {} loop dims but the operator has {}", strategy.loops.size(),
                        rule.loops.size());
@@ -129,7 +139,10 @@ std::optional<std::string> violation_of(const Rule& rule, const Strategy& strate
     const int parts = mesh.count(strategy.loops[l]);
     if (parts > 1 && dim.stays_whole())
       return fmt::format("dim {} (size {}) must stay whole but is split into {}", dim.name, dim.size, parts);
-    if (dim.size % parts && !is_uneven_allowed)
+    const Axes& axes = strategy.loops[l];
+    if (axes.grain() > 1 && dim.size % axes.grain())
+      return fmt::format("dim {} of size {} is not made of runs of {}", dim.name, dim.size, axes.grain());
+    if (!is_even(dim, axes, mesh) && !(may_be_uneven && may_be_cut_unevenly(rule, static_cast<int>(l), axes)))
       return fmt::format("dim {} of size {} cannot be split evenly into {}", dim.name, dim.size, parts);
   }
   for (const auto* side : {&rule.operands, &rule.results})
@@ -143,6 +156,10 @@ std::optional<std::string> violation_of(const Rule& rule, const Strategy& strate
 }  // namespace
 
 std::optional<std::string> violation(const Rule& rule, const Strategy& strategy, const Mesh& mesh) {
+  return violation_of(rule, strategy, mesh, true);
+}
+
+std::optional<std::string> violation_if_even(const Rule& rule, const Strategy& strategy, const Mesh& mesh) {
   return violation_of(rule, strategy, mesh, false);
 }
 
@@ -195,25 +212,37 @@ std::optional<std::string> violation_as_asked(const Rule& rule, const Strategy& 
   return violation(freed, others, mesh);
 }
 
-bool may_be_cut_unevenly(const Rule& rule) {
-  const auto is_plain = [](const RuleTensor& tensor) {
-    return tensor.shape.empty() &&  // it never had windows
-           std::all_of(tensor.dims.begin(), tensor.dims.end(),
-                       [](const auto& loops) { return loops.size() <= 1; });
+bool may_be_cut_unevenly(const Rule& rule, int loop, const Axes& axes) {
+  const auto is_long = [&](int l) { return rule.loops[at(l)].size > 1; };
+  const auto allows = [&](const RuleTensor& tensor) {
+    for (std::size_t d = 0; d < tensor.dims.size(); ++d) {
+      const std::vector<int>& loops = tensor.dims[d];
+      if (std::ranges::find(loops, loop) == loops.end()) continue;
+      const bool is_alone = std::ranges::count_if(loops, is_long) <= 1;
+      const bool is_major = *std::ranges::find_if(loops, is_long) == loop;
+      if (!is_alone && !(is_major && axes.grain() > 0)) return false;
+      // A window that reads as many elements for each step of the loop as it moves on is none where cuts are even.
+      const bool has_window = !tensor.windows.empty() && tensor.windows[d].loop > 0;
+      if (has_window || (!tensor.shape.empty() && tensor.shape[d] != rule.loops[at(loop)].size)) return false;
+    }
+    return true;
   };
-  const auto has_all = [&](const RuleTensor& tensor) {
-    std::set<int> loops;
-    for (const auto& dim : tensor.dims) loops.insert(dim.begin(), dim.end());
-    return loops.size() == rule.loops.size();
-  };
-  return std::all_of(rule.operands.begin(), rule.operands.end(), is_plain) &&
-         std::all_of(rule.results.begin(), rule.results.end(), is_plain) &&
-         std::any_of(rule.operands.begin(), rule.operands.end(), has_all);
+  return std::ranges::all_of(rule.operands, allows) && std::ranges::all_of(rule.results, allows);
 }
 
-std::optional<std::string> violation_but_uneven(const Rule& rule, const Strategy& strategy,
-                                                const Mesh& mesh) {
-  return violation_of(rule, strategy, mesh, may_be_cut_unevenly(rule));
+std::optional<LoopCut> uneven_cut(const Rule& rule, const std::vector<int>& loops, const Axes& axes,
+                                  const Mesh& mesh) {
+  int major = -1;
+  std::int64_t minor = 1;
+  for (int l : loops)
+    if (major < 0 && rule.loops[at(l)].size > 1)
+      major = l;
+    else
+      minor *= rule.loops[at(l)].size;
+  const std::int64_t grain = std::max<std::int64_t>(1, axes.grain());
+  if (major < 0 || grain % minor) return std::nullopt;
+  const LoopCut out{major, axes.of_grain(grain / minor)};
+  return is_even(rule.loops[at(major)], out.axes, mesh) ? std::nullopt : std::optional(out);
 }
 
 std::vector<Strategy> legal_strategies(const Rule& rule, const Mesh& mesh, const StrategyOptions& options) {
@@ -237,7 +266,7 @@ std::vector<Strategy> legal_strategies(const Rule& rule, const Mesh& mesh, const
           s.linear[choice[i] - 1 - loops].push_back(order[i]);
       }
       for (Axes& axes : s.linear) axes = axes.sorted();
-      if (!violation(rule, s, mesh) && seen.insert(s).second) out.push_back(std::move(s));
+      if (!violation_if_even(rule, s, mesh) && seen.insert(s).second) out.push_back(std::move(s));
       std::size_t i = order.size();
       while (i > 0 && ++choice[i - 1] == choices) choice[--i] = 0;
       if (i == 0) break;
@@ -250,7 +279,7 @@ LoopBox loop_box(const Rule& rule, const Strategy& strategy, const Mesh& mesh, i
   LoopBox out;
   for (std::size_t l = 0; l < rule.loops.size(); ++l) {
     const Axes& axes = strategy.loops[l];
-    const Range r = cut(rule.loops[l].size, mesh.count(axes), mesh.index_along(rank, axes));
+    const Range r = part_of(axes, mesh, rule.loops[l].size, rank);
     out.loops.push_back({r.begin, r.end - r.begin, rule.loops[l].size});
   }
   return out;
@@ -313,7 +342,8 @@ Strategy parse_strategy(Scanner& in, const Rule& rule, const Mesh& mesh) {
     }
     if (!seen.insert(name).second) throw error("loop dim '{}' is twice in the strategy", name);
     in.expect(":");
-    out.loops[at(l)] = parse_axes(in, mesh);
+    const Axes axes = parse_axes(in, mesh);
+    out.loops[at(l)] = is_even(rule.loops[at(l)], axes, mesh) ? axes.of_grain(0) : axes;
   } while (in.accept(","));
   in.expect("}");
   return out;

@@ -33,8 +33,8 @@ struct NodeLayouts {
 NodeLayouts layouts_of(const Rule& rule, const Strategy& strategy);
 
 /// Why `strategy` is not legal for `rule` on `mesh`, as the end of a sentence; nothing if it is.
-/// Legal: whole dims unsplit, every cut even, no axis twice, a minor dim of `(h d)` cut only when all more
-/// major ones are cut down to 1.
+/// Legal: whole dims unsplit, no axis twice, a minor dim of `(h d)` cut only when all more major ones are cut down to 1,
+/// every cut even where uneven.h does not say that it need not be.
 std::optional<std::string> violation(const Rule& rule, const Strategy& strategy, const Mesh& mesh);
 
 struct StrategyOptions {
@@ -49,7 +49,7 @@ std::optional<std::string> violation_as_asked(const Rule& rule, const Strategy& 
 /// Whether `strategy` splits such a dim.
 bool needs_expansion(const Rule& rule, const Strategy& strategy);
 
-/// Every legal strategy; the unsplit one comes first. Exponential in the number of axes: (loops + 2)^axes.
+/// Every legal strategy that cuts evenly; the unsplit one comes first. Exponential in the number of axes: (loops + 2)^axes.
 std::vector<Strategy> legal_strategies(const Rule& rule, const Mesh& mesh,
                                        const StrategyOptions& options = {});
 
@@ -70,7 +70,7 @@ Axes used_axes(const Strategy& strategy);
 /// Number of parts per dim of operand `i`, as the seeds write strategies: `(2, 4)`.
 std::vector<std::int64_t> integers_of(const RuleTensor& tensor, const Strategy& strategy, const Mesh& mesh);
 
-/// `{m: dp, n: tp, +0: sp}`
+/// `{m: dp, n: tp, +0: sp}`; of heads that are cut unevenly `{h: tp/1}`
 std::string to_text(const Strategy& strategy, const Rule& rule, const Mesh& mesh);
 /// Throws: Error on an unknown loop dim or axis.
 Strategy parse_strategy(Scanner& in, const Rule& rule, const Mesh& mesh);

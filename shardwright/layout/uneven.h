@@ -1,8 +1,10 @@
-// Uneven cuts: a dim of 10 over 8 ranks. Plans cut what operators compute evenly, so that ranks have the same to do;
-// but what optimizer parallelism shares among replicas is cut whether it divides or not, and then its update too.
+// Uneven cuts: a dim of 10 over 8 ranks. Searches over strategies cut what operators compute evenly, so that ranks have the
+// same to do; what optimizer parallelism shares among replicas is cut whether it divides or not, and then its update too;
+// and degrees (`dp=7`, `tp=6`) are taken where some ranks have a sample or a head more than others.
 //
-// Kernels compute the boxes that they are given, so an operator may be cut unevenly whose rule says that a part is
-// computed from the same part: where one operand has all loop dims, each a dim of its own, without windows.
+// Kernels compute the boxes that they are given, so any loop dim may be cut so that is a dim of its own wherever it is, without
+// a window. Where it is the major part of one, `(h d)`, what is minor stays together: its axes say so (`h: tp/1`), and
+// those of the dim that it makes (`[tp/128]`).
 #pragma once
 
 #include <optional>
@@ -12,11 +14,20 @@
 
 namespace shardwright {
 
-/// Whether an operator of this rule computes any part of its loop dims from its operands' same parts.
-bool may_be_cut_unevenly(const Rule& rule);
+/// Whether `axes` may cut a loop dim of this rule which they do not divide.
+bool may_be_cut_unevenly(const Rule& rule, int loop, const Axes& axes);
 
-/// As `violation`, but of such a rule uneven cuts are none.
-std::optional<std::string> violation_but_uneven(const Rule& rule, const Strategy& strategy, const Mesh& mesh);
+/// As `violation`, of what ranks are to have alike.
+std::optional<std::string> violation_if_even(const Rule& rule, const Strategy& strategy, const Mesh& mesh);
+
+/// Which of the loop dims behind a dim `axes` cut that do not divide it, and the axes as they cut it; nothing where they divide
+/// the dim, or its runs are not what is minor to one of them.
+struct LoopCut {
+  int loop = -1;
+  Axes axes;
+};
+std::optional<LoopCut> uneven_cut(const Rule& rule, const std::vector<int>& loops, const Axes& axes,
+                                  const Mesh& mesh);
 
 /// `layout` cuts dim `d` of a tensor of `shape` unevenly.
 bool is_cut_unevenly(const Layout& layout, const Mesh& mesh, const Shape& shape, std::size_t d);

@@ -8,7 +8,6 @@
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/calls.h"
 #include "shardwright/graph/op.h"
-#include "shardwright/layout/uneven.h"
 #include "shardwright/lower/expand.h"
 
 namespace shardwright {
@@ -117,7 +116,7 @@ class Lowering {
     owner_ = node.owner;
     require(node.strategy.has_value(), "{} has no strategy", graph_.name_of(id));
     const Rule& rule = calls_.rule(id);
-    if (const auto why = violation_but_uneven(rule, *node.strategy, out_.meshes[at(node.strategy->mesh)]))
+    if (const auto why = violation(rule, *node.strategy, out_.meshes[at(node.strategy->mesh)]))
       throw Error(*why);
     const NodeLayouts layouts = layouts_of(rule, *node.strategy);
     for (std::size_t i = 0; i < node.operands.size(); ++i)

@@ -16,10 +16,9 @@
 namespace shardwright {
 namespace {
 
-/// A layout in which a value is kept: what is read where it lies is cut evenly.
+/// A layout in which a value is kept.
 /// Throws: Error if it is none, or does not fit `shape`.
-Layout layout_of(const std::string& text, const std::vector<Mesh>& meshes, const Shape& shape,
-                 bool may_be_uneven = false) {
+Layout layout_of(const std::string& text, const std::vector<Mesh>& meshes, const Shape& shape) {
   const std::size_t mark = text.find('@');
   const auto mesh = mark == std::string::npos ? 0 : to_integer(text.substr(mark + 1)).value_or(-1);
   if (mesh < 0 || mesh >= static_cast<std::int64_t>(meshes.size()))
@@ -30,8 +29,8 @@ Layout layout_of(const std::string& text, const std::vector<Mesh>& meshes, const
   if (out.is_partial()) throw error("layout '{}' is partial; a kept value is not", text);
   if (!out.used().empty()) out.mesh = static_cast<int>(mesh);
   check(out, meshes[at(out.mesh)], shape);
-  if (!may_be_uneven && !is_even(out, meshes[at(out.mesh)], shape))
-    throw error("layout '{}' cannot cut {} evenly", text, to_text(shape));
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    out.dims[d] = settled(out.dims[d], meshes[at(out.mesh)], shape[d]);
   return out;
 }
 
@@ -69,7 +68,7 @@ class Reading {
     if (planned.mesh < 0 || planned.mesh >= static_cast<int>(plan_.meshes.size()))
       throw error("there is no mesh {}", planned.mesh);
     // Repeated layers say the same of the same calls.
-    const Said said{calls_.of(id), planned.mesh, planned.strategy, planned.in};
+    const Said said{calls_.of(id), planned.mesh, planned.strategy, planned.grains, planned.in};
     auto known = known_.find(said);
     if (known == known_.end()) known = known_.emplace(said, strategy_of(planned, calls_.rule(id))).first;
     out_.strategies[at(id.index)] = known->second;
@@ -83,6 +82,7 @@ class Reading {
     for (const auto& [loop, axes] : planned.strategy) {
       for (const std::string& axis : axes) mesh.axis(axis);  // there is one of that name
       text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", loop, axes.empty() ? "-" : join(axes, "."));
+      if (planned.grains.contains(loop)) text += fmt::format("/{}", planned.grains.at(loop));
     }
     text = "{" + text + "}";
     Scanner in(text, "strategy");
@@ -109,7 +109,7 @@ class Reading {
     const ValueId v = called(name);
     const OpKind kind = graph_.node(graph_.value(v).producer).op->kind;
     if (kind == OpKind::compute) throw error("it is not a leaf");
-    out_.layouts[v] = layout_of(text, plan_.meshes, graph_.value(v).type.shape, kind == OpKind::parameter);
+    out_.layouts[v] = layout_of(text, plan_.meshes, graph_.value(v).type.shape);
   } catch (const Error& e) {
     throw with_context(e, fmt::format("plan: layout of {}", name));
   }
@@ -124,7 +124,8 @@ class Reading {
   const Calls calls_;
   Choices out_;
   /// Call, mesh, strategy, and the parts of inputs that are told.
-  using Said = std::tuple<int, int, decltype(PlannedOperator::strategy), decltype(PlannedOperator::in)>;
+  using Said = std::tuple<int, int, decltype(PlannedOperator::strategy), decltype(PlannedOperator::grains),
+                          decltype(PlannedOperator::in)>;
   std::map<Said, Strategy> known_;
   std::unordered_map<std::string_view, int> values_;  // by name
 };

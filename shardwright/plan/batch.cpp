@@ -6,6 +6,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/layout/uneven.h"
 #include "shardwright/ops/means.h"
 
 namespace shardwright {
@@ -214,7 +215,7 @@ Strategy batch_strategy(const Graph& graph, const Node& node, const BatchDims& i
       if (!is_batch[at(node.operands[i].index)][d] || rule.operands[i].dims[d].empty()) continue;
       Strategy s = whole(rule);
       s.loops[at(rule.operands[i].dims[d][0])] = mesh.all_axes();
-      if (!violation(rule, s, mesh)) return s;
+      if (!violation_if_even(rule, s, mesh)) return s;
     }
   return whole(rule);
 }

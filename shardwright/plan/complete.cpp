@@ -8,7 +8,6 @@
 #include "shardwright/autodiff/accumulate.h"
 #include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
-#include "shardwright/layout/uneven.h"
 #include "shardwright/plan/numbers.h"
 #include "shardwright/plan/update_wishes.h"
 
@@ -88,9 +87,7 @@ class Completion {
         known_forms_.try_emplace({calls_.of(id), strategy}, static_cast<int>(forms_.size()));
     if (!is_new) return it->second;
     const Mesh& mesh = redistributor_.meshes()[at(strategy.mesh)];
-    const bool is_update = graph_.node(id).phase == Phase::update || is_accumulation(graph_, graph_.node(id));
-    if (const auto why = is_update ? violation_but_uneven(rule(id), strategy, mesh)
-                                   : violation_as_asked(rule(id), strategy, mesh))
+    if (const auto why = violation_as_asked(rule(id), strategy, mesh))
       throw error("{}: {}", graph_.name_of(id), *why);
     Form form{.strategy = strategy, .operands = {}, .results = {}};
     const NodeLayouts layouts = layouts_of(rule(id), strategy);
@@ -364,7 +361,7 @@ class Completion {
     Strategy s = strategy_of_wishes(node, rule(id), wishes_)
                      .value_or(sum_of_partials(graph_, node, rule(id), layouts_now()));
     const Mesh& mesh = redistributor_.meshes()[at(s.mesh)];
-    return form_for(id, violation_but_uneven(rule(id), s, mesh) ? whole(rule(id)) : s);
+    return form_for(id, violation(rule(id), s, mesh) ? whole(rule(id)) : s);
   }
 
   Graph& graph_;

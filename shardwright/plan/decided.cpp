@@ -88,7 +88,8 @@ Constraints decided_by(const Plan& plan, std::int64_t samples) {
 }
 
 bool decide_alike(const PlannedOperator& a, const PlannedOperator& b) {
-  return a.name == b.name && a.strategy == b.strategy && a.mesh == b.mesh && a.out == b.out;
+  return a.name == b.name && a.strategy == b.strategy && a.grains == b.grains && a.mesh == b.mesh &&
+         a.out == b.out;
 }
 
 bool decide_alike(const Plan& a, const Plan& b) {

@@ -73,10 +73,11 @@ struct PlannedOperator {
   std::vector<std::pair<std::string, std::vector<std::string>>>
       strategy;  // loop dim -> axes; `+0`: linear group
   int mesh = 0;
-  std::vector<std::vector<std::int64_t>> in;  // parts per input dim, as in the seeds; told, not obeyed
-  std::string out;                            // layout that the result is brought into, or empty
-  Reason reason;                              // told, not obeyed
-  bool is_fixed = false;                      // by annotations or the mode; told, not obeyed
+  std::vector<std::vector<std::int64_t>> in;        // parts per input dim, as in the seeds; told, not obeyed
+  std::string out;                                  // layout that the result is brought into, or empty
+  Reason reason;                                    // told, not obeyed
+  bool is_fixed = false;                            // by annotations or the mode; told, not obeyed
+  std::map<std::string, std::int64_t> grains = {};  // of loop dims that are cut unevenly: what stays together
   bool operator==(const PlannedOperator&) const = default;
 };
 

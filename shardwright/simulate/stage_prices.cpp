@@ -97,7 +97,7 @@ StagePrices::Timed StagePrices::timed(const Fusion& fusion) {
       all.is_batched = call.is_batched;
     }
     Work own{.kind = all.kind, .dtype = all.dtype};
-    own.flops = call.flops * share_of(graph_, node) * imbalance_of(node, call, cluster_);
+    own.flops = call.flops * share_of(graph_, node, call) * imbalance_of(node, call, cluster_);
     own.bytes = bytes_moved(graph_, node, own.flops, moved_, is_in_memory);
     all.flops += own.flops;
     all.bytes += own.bytes;

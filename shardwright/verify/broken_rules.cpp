@@ -9,7 +9,6 @@
 
 #include "shardwright/graph/calls.h"
 #include "shardwright/graph/op.h"
-#include "shardwright/layout/uneven.h"
 #include "shardwright/lower/routed_rows.h"
 #include "shardwright/ops/calls.h"
 #include "shardwright/verify/violation.h"
@@ -64,7 +63,7 @@ class Rules {
     const auto& [call, used] = place->first;
     Wanted& out = place->second;
     if (!is_new) return out;
-    out.why_not = violation_but_uneven(rule, used, mesh(used.mesh));
+    out.why_not = shardwright::violation(rule, used, mesh(used.mesh));
     if (!out.why_not) out.layouts = layouts_of(rule, used);
     return out;
   }

@@ -102,16 +102,31 @@ TEST(Degrees, split_explicit_attention_by_the_same_two_axes) {
   EXPECT_THROW(split(graph, "tp=16"), Error);  // heads
 }
 
-TEST(Degrees, keep_whole_what_they_do_not_divide_but_heads) {
+TEST(Degrees, cut_unevenly_what_they_do_not_divide) {
+  const Graph graph = graph_of("llama:layers=1,hidden=64,heads=8,kv_heads=4,ffn=48,vocab=65,seq=8,batch=4");
+  const FixedChoices three = split(graph, "tp=3");
+  EXPECT_EQ(strategy_of(graph, three, "embedding"), "{v: tp/1}");
+  EXPECT_EQ(strategy_of(graph, three, "head.matmul"), "{n: tp/1}");
+  EXPECT_EQ(strategy_of(graph, three, "layers.0.ffn.up.matmul"), "{n: tp}");
+  // Heads stay whole, and so do those of queries that share one of keys.
+  EXPECT_EQ(strategy_of(graph, three, "layers.0.attention.q.matmul"), "{n: tp/16}");
+  EXPECT_EQ(strategy_of(graph, three, "layers.0.attention.k.matmul"), "{n: tp/8}");
+  EXPECT_EQ(strategy_of(graph, three, "layers.0.attention.attend"), "{h: tp/1}");
+  EXPECT_EQ(strategy_of(graph, three, "layers.0.attention.o.matmul"), "{k: tp/16}");
+  EXPECT_EQ(strategy_of(graph, split(graph, "dp=3"), "layers.0.attention.q.matmul"), "{i0: dp/1}");
+  // Features that tp divides are cut at heads, too, where it does not divide these.
+  const Graph wide = graph_of("gpt:layers=1,hidden=48,heads=6,vocab=64,seq=8,batch=4");
+  EXPECT_EQ(strategy_of(wide, split(wide, "tp=4"), "layers.0.attention.q.matmul"), "{n: tp/8}");
+  EXPECT_EQ(strategy_of(wide, split(wide, "tp=4"), "layers.0.ffn.up.matmul"), "{n: tp}");
+}
+
+TEST(Degrees, keep_whole_what_has_fewer_parts_but_heads) {
   const Graph graph = graph_of("llama:layers=1,hidden=32,heads=4,ffn=48,vocab=65,seq=8,batch=4");
-  const FixedChoices two = split(graph, "tp=2");
-  EXPECT_EQ(strategy_of(graph, two, "embedding"), "{}");
-  EXPECT_EQ(strategy_of(graph, two, "head.matmul"), "{}");
-  EXPECT_EQ(strategy_of(graph, two, "layers.0.ffn.up.matmul"), "{n: tp}");
-  EXPECT_FALSE(two.repeats_tensor);
-  EXPECT_TRUE(split(graph, "tp=7").repeats_tensor);
+  EXPECT_EQ(strategy_of(graph, split(graph, "tp=7"), "layers.0.attention.q.matmul"), "{}");
+  EXPECT_EQ(strategy_of(graph, split(graph, "tp=7"), "layers.0.ffn.up.matmul"), "{n: tp/1}");
+  EXPECT_TRUE(split(graph, "tp=101").repeats_tensor);
   EXPECT_THROW(split(graph, "tp=16"), Error);  // heads
-  EXPECT_THROW(split(graph, "dp=3"), Error);   // samples
+  EXPECT_THROW(split(graph, "dp=5"), Error);   // samples
 }
 
 }  // namespace

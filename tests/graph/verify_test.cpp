@@ -51,12 +51,12 @@ TEST(Verify, names_what_is_wrong) {
        [](Graph& g) { g.value(g.find("y")).type.shape[1] = 7; }},
       {"y: matmul gives f32[4, 6] but f64[4, 6] is written",
        [](Graph& g) { g.value(g.find("y")).type.dtype = DType::f64; }},
-      {"y: dim m of size 4 cannot be split evenly into 3",
+      {"y: axis 'tp' is used twice",
        [](Graph& g) {
          g.level = Level::planned;
          g.meshes = {{{{"tp", 3}}}};
          g.value(g.find("x")).layout = g.value(g.find("w")).layout = std::nullopt;
-         node_of(g, "y").strategy = Strategy{{{0}, {}, {}}, {{}, {}}, 0};
+         node_of(g, "y").strategy = Strategy{{{0}, {0}, {}}, {{}, {}}, 0};
        }},
       {"y: the strategy is on mesh 2 but there are 1 meshes",
        [](Graph& g) { node_of(g, "y").strategy->mesh = 2; }},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "shardwright/layout/uneven.h"
 #include "tests/support/layouts.h"
 #include "tests/support/scratch.h"
 
@@ -97,8 +98,9 @@ TEST(Strategy, says_why_it_is_not_legal) {
   EXPECT_EQ(why(product, "{m: dp, n: dp}"), "axis 'dp' is used twice");
   EXPECT_EQ(why(product, "{m: dp, +0: dp}"), "axis 'dp' is used twice");
   EXPECT_EQ(why(softmax, "{c: dp}"), "dim c (size 6) must stay whole but is split into 2");
-  EXPECT_EQ(why(product, "{m: odd}"), "dim m of size 4 cannot be split evenly into 3");
-  EXPECT_EQ(why(product, "{m: dp.tp}"), "dim m of size 4 cannot be split evenly into 8");
+  EXPECT_EQ(why(split_heads, "{h: odd}"), "dim h of size 4 cannot be split evenly into 3");
+  EXPECT_EQ(why(split_heads, "{h: dp, d: odd/1}"),
+            "dim d can be split only when the dims before it are split down to 1");
   EXPECT_EQ(why(split_heads, "{d: odd}"),
             "dim d can be split only when the dims before it are split down to 1");
   EXPECT_EQ(why(split_heads, "{h: dp, d: odd}"),
@@ -106,6 +108,26 @@ TEST(Strategy, says_why_it_is_not_legal) {
   EXPECT_EQ(why(split_heads, "{h: tp, d: odd}"), "legal");
   EXPECT_EQ(violation(product.bind(), whole(softmax.bind()), mesh).value_or("legal"),
             "the strategy is for 2 loop dims but the operator has 3");
+}
+
+/// A dim of its own may be cut unevenly; of one of several the major, where the others stay together.
+TEST(Strategy, cuts_unevenly_what_may_be) {
+  const Mesh mesh = mesh_of("mesh [dp=2, tp=4, odd=3]");
+  const auto told_of = [&](const Bound& bound, const char* text) {
+    const Rule rule = bound.bind();
+    const Strategy s = strategy_of(text, rule, mesh);
+    EXPECT_EQ(violation(rule, s, mesh).value_or("legal"), "legal") << text;
+    EXPECT_NE(violation_if_even(rule, s, mesh), std::nullopt) << text;
+    return to_text(s, rule, mesh) + " " + told(rule, s, mesh);
+  };
+  EXPECT_EQ(told_of(product, "{m: odd}"), "{m: odd} [odd, -], [-, -] -> [odd, -]");
+  EXPECT_EQ(told_of(product, "{m: odd/1}"), "{m: odd/1} [odd, -], [-, -] -> [odd, -]");
+  EXPECT_EQ(told_of(product, "{m: odd/2}"), "{m: odd/2} [odd/2, -], [-, -] -> [odd/2, -]");
+  EXPECT_EQ(told_of(split_heads, "{h: odd/1}"), "{h: odd/1} [-, odd/3] -> [-, odd, -]");
+  EXPECT_EQ(told_of(product, "{m: dp.tp}"), "{m: dp.tp} [dp.tp, -], [-, -] -> [dp.tp, -]");
+  // What is cut alike without a grain has none.
+  const Rule rule = split_heads.bind();
+  EXPECT_EQ(strategy_of("{h: tp/1}", rule, mesh), strategy_of("{h: tp}", rule, mesh));
 }
 
 /// All ways to give axes to loop dims and linear groups, legal or not, written down with no thought.
@@ -148,7 +170,7 @@ TEST(Strategy, all_legal_ones_are_offered_and_no_others) {
       for (const Strategy& s : every_strategy(rule, mesh)) {
         bool uses_one = false, is_in_order = true;
         for (int a : used_axes(s)) uses_one = uses_one || mesh.size_of(a) == 1;
-        if (uses_one || violation(rule, s, mesh)) continue;
+        if (uses_one || violation_if_even(rule, s, mesh)) continue;
         for (const Axes& axes : s.loops) is_in_order = is_in_order && axes == axes.sorted();
         want.insert(s);
         if (!is_in_order) continue;

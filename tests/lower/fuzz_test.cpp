@@ -68,7 +68,28 @@ struct FuzzCase {
 };
 void PrintTo(const FuzzCase& c, std::ostream* out) { *out << c.name; }
 
-void fuzz(const FuzzCase& c, std::uint64_t seed, const std::string& recompute = "none") {
+/// Each axis splits a random loop dim, unevenly where it has to and may, or operands are partial over it, or it does nothing.
+Strategy random_strategy(const Rule& rule, const Mesh& mesh, Dice& dice) {
+  Strategy out = whole(rule);
+  for (int a = 0; a < mesh.axis_count(); ++a) {
+    const std::size_t choice = dice.below(rule.loops.size() + rule.linear.size() + 1);
+    Strategy tried = out;
+    if (choice < rule.loops.size()) {
+      Axes& axes = tried.loops[choice];
+      axes = axes.with({a});
+      const std::int64_t grain = rule.loops[choice].size % 2 == 0 && dice.below(2) ? 2 : 1;
+      axes = rule.loops[choice].size / grain % mesh.count(axes) ? axes.of_grain(grain) : axes;
+    } else if (choice < rule.loops.size() + rule.linear.size()) {
+      Axes& axes = tried.linear[choice - rule.loops.size()];
+      axes = axes.with({a}).sorted();
+    }
+    if (!violation(rule, tried, mesh)) out = tried;
+  }
+  return out;
+}
+
+void fuzz(const FuzzCase& c, std::uint64_t seed, const std::string& recompute = "none",
+          bool may_cut_unevenly = false) {
   SCOPED_TRACE(fmt::format("seed {}, recompute {}", seed, recompute));
   Dice dice(seed);
   testing::TransformerSizes sizes = c.sizes;
@@ -80,6 +101,10 @@ void fuzz(const FuzzCase& c, std::uint64_t seed, const std::string& recompute = 
     Value& v = graph.value(node.results[0]);
     if (node.op->kind != OpKind::compute) {
       v.layout = random_layout(c.mesh, v.type.shape, dice, is_uneven && node.op->kind == OpKind::parameter);
+      continue;
+    }
+    if (may_cut_unevenly) {
+      node.strategy = random_strategy(rule_of(graph, node), c.mesh, dice);
       continue;
     }
     const auto all = legal_strategies(rule_of(graph, node), c.mesh, {.linear = true, .all_orders = true});
@@ -129,6 +154,12 @@ TEST_P(Fuzz, random_plans_compute_the_same) {
   const int plans = testing::is_full() ? 40 : 6;
   for (int seed = 0; seed < plans && !HasFatalFailure(); ++seed)
     fuzz(GetParam(), static_cast<std::uint64_t>(seed));
+}
+
+TEST_P(Fuzz, random_plans_with_uneven_cuts_compute_the_same) {
+  const int plans = testing::is_full() ? 60 : 8;
+  for (int seed = 0; seed < plans && !HasFatalFailure(); ++seed)
+    fuzz(GetParam(), 200 + static_cast<std::uint64_t>(seed), seed % 4 == 3 ? "full" : "none", true);
 }
 
 TEST_P(Fuzz, random_plans_with_recompute_compute_the_same) {

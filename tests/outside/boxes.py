@@ -77,11 +77,13 @@ def coordinates(mesh, rank):
 def floor_box(value, mesh, rank):
     sizes, at = dict(mesh), coordinates(mesh, rank)
     box = []
-    for extent, axes in zip(value["shape"], value["layout"]["dims"]):
+    grains = value["layout"].get("grains") or [1] * len(value["shape"])
+    for extent, axes, grain in zip(value["shape"], value["layout"]["dims"], grains):
         parts, index = 1, 0
         for axis in axes:
             parts, index = parts * sizes[axis], index * sizes[axis] + at[axis]
-        box.append((extent * index // parts, extent * (index + 1) // parts))
+        runs = extent // grain
+        box.append((runs * index // parts * grain, runs * (index + 1) // parts * grain))
     return box
 
 

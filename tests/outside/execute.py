@@ -50,9 +50,11 @@ def box_of(value, stage, rank):
     layout, out = value["layout"], []
     mesh = stage["meshes"][layout["mesh"]]
     windows = layout.get("windows") or [None] * len(value["shape"])
-    for n, axes, window in zip(value["shape"], layout["dims"], windows):
+    grains = layout.get("grains") or [1] * len(value["shape"])
+    for n, axes, window, grain in zip(value["shape"], layout["dims"], windows, grains):
         parts, i = part_of(rank, mesh, axes)
-        out.append(window_range(n, parts, i, window) if window else cut(n, parts, i))
+        out.append(window_range(n, parts, i, window) if window
+                   else tuple(grain * at for at in cut(n // grain, parts, i)))
     return out
 
 
@@ -521,7 +523,7 @@ class Rank:
 
 class Program:
     def __init__(self, program, weights):
-        assert program["format"] == "shardwright program" and program["version"] == 1
+        assert program["format"] == "shardwright program" and program["version"] <= 2
         self.stages = [Stage(s) for s in program["stages"]]
         self.posted = {}
         self.ranks = [Rank(program, r, self.stages, self.posted) for r in range(program["ranks"])]

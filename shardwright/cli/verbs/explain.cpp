@@ -24,14 +24,19 @@ Json candidate_json(const Explanation& e, const Candidate& c, const Mesh& mesh) 
     for (int a : c.strategy.loops[l])
       for (std::string_view axis : split(mesh.axes[static_cast<std::size_t>(a)].name, '/'))
         strategy[e.rule.loops[l].name].push_back(axis);
+  Json grains = Json::object();
+  for (std::size_t l = 0; l < e.rule.loops.size(); ++l)
+    if (const std::int64_t grain = c.strategy.loops[l].grain(); grain > 0)
+      grains[e.rule.loops[l].name] = grain;
   for (const RuleTensor& tensor : e.rule.operands) in.push_back(integers_of(tensor, c.strategy, mesh));
-  return {{"strategy", strategy},
-          {"in", in},
-          {"compute_seconds", c.cost.compute_seconds},
-          {"communication_seconds", c.cost.communication_seconds},
-          {"redistribution_seconds", c.cost.redistribution_seconds},
-          {"seconds", c.cost.seconds()},
-          {"memory_bytes", {{"weights", c.cost.weight_bytes}, {"results", c.cost.kept_bytes}}}};
+  Json out{{"strategy", strategy}, {"in", in}};
+  if (!grains.empty()) out["grains"] = grains;
+  out.update({{"compute_seconds", c.cost.compute_seconds},
+              {"communication_seconds", c.cost.communication_seconds},
+              {"redistribution_seconds", c.cost.redistribution_seconds},
+              {"seconds", c.cost.seconds()},
+              {"memory_bytes", {{"weights", c.cost.weight_bytes}, {"results", c.cost.kept_bytes}}}});
+  return out;
 }
 
 Json explanation_json(const Explanation& e, const Plan& plan) {

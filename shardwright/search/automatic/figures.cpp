@@ -142,6 +142,22 @@ Figures offloaded(Figures alone, const Offload& offload, const Cluster& cluster)
   return alone;
 }
 
+Figures between(const Figures& few, const Figures& more, double share) {
+  Figures out = few;
+  const auto move = [share](double& from, double to) { from += share * (to - from); };
+  for (double Figures::*part :
+       {&Figures::forward, &Figures::backward,        &Figures::update,     &Figures::received,
+        &Figures::tied,    &Figures::returned,        &Figures::parameters, &Figures::states,
+        &Figures::sums,    &Figures::least_gradients, &Figures::scores,     &Figures::gradients,
+        &Figures::kept,    &Figures::on_way,          &Figures::hosted,     &Figures::hosted_kept,
+        &Figures::passing, &Figures::working,         &Figures::moving,     &Figures::late})
+    move(out.*part, more.*part);
+  for (const Phase phase : {Phase::forward, Phase::backward, Phase::weights, Phase::update})
+    move(out.transfers[phase], more.transfers[phase]);
+  for (std::size_t pass : {std::size_t{0}, std::size_t{1}}) move(out.contended[pass], more.contended[pass]);
+  return out;
+}
+
 Figures sharded(Figures alone, int level, int replicas) {
   if (level >= 1) alone.states /= replicas;
   if (level >= 2) alone.sums /= replicas, alone.gradients /= replicas;

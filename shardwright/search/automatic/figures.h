@@ -38,6 +38,9 @@ struct Figures {
   double lasting() const { return parameters + states + sums; }
 };
 
+/// Of a micro-batch that is `share` of the way from that of `few` to that of `more`: they are nearly linear in its samples.
+Figures between(const Figures& few, const Figures& more, double share);
+
 /// As they are at least where `replicas` share them by that level of optimizer parallelism.
 Figures sharded(Figures alone, int level, int replicas);
 

@@ -88,7 +88,7 @@ class Enumeration {
     const int replicas = degrees.sharing(Sharing::batch), stages = degrees.sharing(Sharing::stages);
     for (int count : step_.counts) {
       const std::int64_t at_once = step_.samples / count;
-      if (step_.samples % count || at_once % replicas) continue;
+      if (step_.samples % count || !can_be_shared(at_once, replicas)) continue;
       if (fixed_.micro_batch && *fixed_.micro_batch != at_once / replicas) continue;
       if (stages > 1 && !says(fixed_, Sharing::stages) && stages > most_stages_of(count)) continue;
       if (stages == 1 && fixed_.schedule) continue;  // it would order nothing
@@ -103,6 +103,15 @@ class Enumeration {
           add(s);
         }
     }
+  }
+
+  /// Evenly; and where replicas divide no micro-batch, as long as the largest share is less than a third above the mean, but
+  /// not where rows of experts are shared, too.
+  bool can_be_shared(std::int64_t samples, int replicas) const {
+    if (samples % replicas == 0) return true;
+    const std::int64_t largest = (samples + replicas - 1) / replicas;
+    return step_.samples % replicas != 0 && samples >= replicas && step_.experts < 2 && !fixed_.micro_batch &&
+           3 * largest * replicas < 4 * samples;
   }
 
   /// With one micro-batch the other stages wait; a few of them may still be faster than more replicas. Where their number is

@@ -187,7 +187,7 @@ Tables::BesideReplicas Tables::beside_replicas(Constraints s, std::int64_t sampl
 }
 
 bool Tables::replicas_wait(Constraints s) {
-  if (replicas_of(s) == 1) return false;
+  if (replicas_of(s) == 1 || !are_shares_even(s)) return false;
   if (replicas_wait_) return *replicas_wait_;
   s.degrees.share(Sharing::work, 1);
   s.degrees.share(Sharing::experts, std::nullopt);
@@ -228,7 +228,7 @@ void Tables::wait_for_replicas(Pieces& pieces, const Constraints& s) {
 
 /// What is known of pieces by themselves, in a network and on the devices of a stage.
 Pieces Tables::among_others(Pieces pieces, const Constraints& s, std::int64_t of_samples) {
-  let_layers_share(pieces, s, of_samples);
+  let_layers_share(pieces, s, divisor_below(of_samples));
   take_detours(pieces, s);
   return pieces;
 }
@@ -244,7 +244,31 @@ bool Tables::differs_by_sequence(Constraints s) {
   return !with || !without || !std::ranges::equal(*with, *without, same);
 }
 
+std::int64_t Tables::divisor_below(std::int64_t samples) const {
+  while (samples_ % samples) --samples;
+  return samples;
+}
+
+const Pieces* Tables::between_divisors(const Constraints& s, std::int64_t samples, RecomputeMode recompute) {
+  Constraints kind = of_pieces(without_replicas(s));
+  kind.micro_batches.reset();
+  kind.recompute = recompute;
+  const auto [it, is_new] = between_.try_emplace(
+      {kind, samples, summed_of(pipelining_of(s)), &row(s) == &shelf_->whole, is_on_fastest(s)});
+  if (is_new) {
+    const std::int64_t below = divisor_below(samples);
+    std::int64_t above = samples;
+    while (samples_ % above) ++above;
+    const Pieces *few = alone(s, below, recompute), *more = alone(s, above, recompute);
+    const double share = static_cast<double>(samples - below) / static_cast<double>(above - below);
+    for (std::size_t k = 0; few && more && k < few->size(); ++k)
+      it->second.push_back(between((*few)[k], (*more)[k], share));
+  }
+  return it->second.empty() ? nullptr : &it->second;
+}
+
 const Pieces* Tables::alone(Constraints s, std::int64_t samples_of_device, RecomputeMode recompute) {
+  if (samples_ % samples_of_device) return between_divisors(s, samples_of_device, recompute);
   const int summed = summed_of(pipelining_of(s));
   s = without_replicas(s);
   s.micro_batches = static_cast<int>(samples_ / samples_of_device / replicas_of(s));
@@ -273,12 +297,13 @@ std::optional<Pieces> Tables::of_stage(const Constraints& s) {
   Pieces out = among_others(waited_for(*own), s, samples_of_device(s));
   wait_for_replicas(out, s);
   if (!has_replicas(s)) return out;
-  // Of one sample for each device, where there can be so few.
+  // Of one sample for each device, where there can be so few and each has as many.
   const Pieces *shared = nullptr, *unshared = nullptr;
   BesideReplicas waited;
   for (std::int64_t samples : {std::int64_t{1}, samples_of_device(s)}) {
     Constraints few = s;
-    few.micro_batches = static_cast<int>(samples_ / samples / replicas_of(s));
+    if (are_shares_even(s)) few.micro_batches = static_cast<int>(samples_ / samples / replicas_of(s));
+    if (!are_shares_even(s)) samples = samples_of_device(s);
     few.recompute = RecomputeMode::none;
     shared = figures(few, summed_of(pipelining_of(s)));
     unshared = alone(s, samples, RecomputeMode::none);
@@ -310,7 +335,7 @@ std::optional<Pieces> Tables::of_stage(const Constraints& s) {
 std::optional<Pieces> Tables::at_least(const Constraints& s, std::int64_t fewest) {
   if (contexts_of(s) > 1) return as_it_is(s);
   const std::int64_t few = fewest, more = 2 * few, here = samples_of_device(s);
-  if (const Pieces* own = here <= more || samples_ % more ? alone(s) : nullptr) {
+  if (const Pieces* own = (here <= more && are_shares_even(s)) || samples_ % more ? alone(s) : nullptr) {
     return among_others(passes_alone(*own), s, here);
   }
   Constraints kept = s;

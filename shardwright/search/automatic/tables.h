@@ -25,8 +25,13 @@ class Tables {
 
   /// Of a step, of which parts of a micro-batch that run side by side count as one.
   std::int64_t samples() const { return samples_; }
+  /// The largest share of a micro-batch.
   std::int64_t samples_of_device(const Constraints& s) const {
-    return samples_ / *s.micro_batches / replicas_of(s);
+    const std::int64_t all = samples_ / *s.micro_batches, replicas = replicas_of(s);
+    return (all + replicas - 1) / replicas;
+  }
+  bool are_shares_even(const Constraints& s) const {
+    return samples_ / *s.micro_batches % replicas_of(s) == 0;
   }
 
   /// Null where the network cannot be made for a part of the batch: some imports are for one number of samples, and of
@@ -77,12 +82,16 @@ class Tables {
 
   const Network* network(int micro_batches, int summed, const Row& row);
   const Pieces* figures(const Constraints& s, int summed);
-  /// Without data parallelism.
+  /// Without data parallelism; of samples that do not divide the batch between those that do.
   const Pieces* alone(Constraints s, std::int64_t samples_of_device, RecomputeMode recompute);
   const Pieces* alone(const Constraints& s, std::int64_t samples_of_device) {
     return alone(s, samples_of_device, mode_of(s));
   }
   const Pieces* alone(const Constraints& s) { return alone(s, samples_of_device(s)); }
+  const Pieces* between_divisors(const Constraints& s, std::int64_t samples_of_device,
+                                 RecomputeMode recompute);
+  /// As many or fewer samples that divide the batch.
+  std::int64_t divisor_below(std::int64_t samples) const;
   /// The devices of a stage.
   Cluster devices_of(const Constraints& s) const;
   bool shares_links(const Constraints& s) const;
@@ -113,6 +122,7 @@ class Tables {
   std::optional<bool> replicas_wait_;  // not known yet
   std::map<Key, std::unique_ptr<Pieces>> figures_;
   std::map<std::tuple<Constraints, std::int64_t, int, bool, bool>, Pieces> shared_;
+  std::map<std::tuple<Constraints, std::int64_t, int, bool, bool>, Pieces> between_;
   std::map<Pipelining, std::vector<int>> slots_;
   std::int64_t samples_ = 0;
   std::string why_;

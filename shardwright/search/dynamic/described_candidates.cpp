@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "shardwright/base/index.h"
+#include "shardwright/layout/uneven.h"
 #include "shardwright/search/space/candidates.h"
 
 namespace shardwright::dynamic {
@@ -56,7 +57,7 @@ std::vector<Strategy> described_candidates(const Problem& problem, const FixedCh
   const Halves axes = halves_of(mesh);
   std::vector<Strategy> out{whole(rule)};
   const auto offer = [&](const Strategy& s) {
-    if (!used_axes(s).empty() && !violation(rule, s, mesh) && cuts_windows_evenly(rule, s, mesh) &&
+    if (!used_axes(s).empty() && !violation_if_even(rule, s, mesh) && cuts_windows_evenly(rule, s, mesh) &&
         space::is_allowed(problem, fixed, id, rule, s, options))
       out.push_back(s);
   };

@@ -27,7 +27,10 @@ PlannedOperator told_of(const Node& node, const Rule& rule, const Strategy& s,
   const Mesh& mesh = meshes[at(s.mesh)];
   PlannedOperator out{.kind = node.op->name, .mesh = s.mesh};
   for (std::size_t l = 0; l < rule.loops.size(); ++l)
-    if (!s.loops[l].empty()) out.strategy.emplace_back(rule.loops[l].name, names_of(s.loops[l], mesh));
+    if (!s.loops[l].empty()) {
+      out.strategy.emplace_back(rule.loops[l].name, names_of(s.loops[l], mesh));
+      if (s.loops[l].grain() > 0) out.grains.emplace(rule.loops[l].name, s.loops[l].grain());
+    }
   for (std::size_t g = 0; g < rule.linear.size(); ++g)
     if (!s.linear[g].empty()) out.strategy.emplace_back(fmt::format("+{}", g), names_of(s.linear[g], mesh));
   for (const RuleTensor& tensor : rule.operands) out.in.push_back(integers_of(tensor, s, mesh));

@@ -216,7 +216,7 @@ Plan planned(const Graph& graph, PlanRequest request, const Taker& take) {
     throw error("cp={}: the network has no sequence to split; leave cp out",
                 request.constraints.degrees.of("cp"));
   if (repeats_tensor)
-    throw error("tp={}: divides no dim of a weight, nor the heads or features of the network",
+    throw error("tp={}: no dim of a weight has as many parts, nor have the heads or features of the network",
                 request.constraints.degrees.of("tp"));
   const SearchChoice choice = search_for(request);
   if (!plan.search.empty() && !choice.why.empty())

@@ -7,6 +7,7 @@
 #include "shardwright/base/index.h"
 #include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/layout/uneven.h"
 #include "shardwright/plan/batch.h"
 #include "shardwright/search/space/candidates.h"
 
@@ -110,7 +111,7 @@ void Assignment::follow(Strategy& s, const Rule& rule, const RuleTensor& tensor,
     if (tensor.dims[d].empty() || layout.dims[d].empty()) continue;
     Strategy wider = s;
     wider.loops[at(tensor.dims[d].front())] = layout.dims[d];
-    if (!violation(rule, wider, mesh)) s = std::move(wider);
+    if (!violation_if_even(rule, wider, mesh)) s = std::move(wider);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/layout/uneven.h"
 
 namespace shardwright::space {
 namespace {
@@ -49,7 +50,7 @@ std::vector<Strategy> strategies_in_blocks(const Rule& rule, const Mesh& mesh) {
         if (major >= 0) s.loops[at(major)] = mesh.all_axes().prefix(first);
         if (minor >= 0)
           s.loops[at(minor)] = s.loops[at(minor)].with(mesh.all_axes().suffix(mesh.axis_count() - first));
-        if (!violation(rule, s, mesh)) out.insert(std::move(s));
+        if (!violation_if_even(rule, s, mesh)) out.insert(std::move(s));
       }
   out.erase(whole(rule));
   return {out.begin(), out.end()};

@@ -7,6 +7,7 @@
 #include "shardwright/cost/compute.h"
 #include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/layout/uneven.h"
 #include "shardwright/search/planning/judge.h"
 
 namespace shardwright::space {
@@ -88,11 +89,11 @@ class Seeding {
     const int tensor = mesh_.axis_count() - 1;
     Strategy out = whole(rule);
     out.loops[at(loop)] = {tensor};
-    if (violation(rule, out, mesh_)) return std::nullopt;
+    if (violation_if_even(rule, out, mesh_)) return std::nullopt;
     if (tensor == 0 || product.batch < 0 || product.batch == loop) return out;
     Strategy with_batch = out;
     with_batch.loops[at(product.batch)] = {0};
-    return violation(rule, with_batch, mesh_) ? out : with_batch;
+    return violation_if_even(rule, with_batch, mesh_) ? out : with_batch;
   }
 
   const Problem& problem_;
