@@ -11,8 +11,7 @@ namespace shardwright {
 namespace {
 
 void check_batch(const Graph& graph, int data) {
-  const bool is_routed =
-      std::ranges::any_of(graph.nodes, [](const Node& node) { return node.op->routed.has_value(); });
+  const bool is_routed = has_routed_rows(graph);
   for (const Node& node : graph.nodes)
     for (std::size_t d : batch_dims_of_leaf(graph, node)) {
       const Value& v = graph.value(node.results.front());
@@ -38,6 +37,10 @@ void check_sequence(const Graph& graph, const SequenceDims& dims, int parts) {
 }
 
 }  // namespace
+
+bool has_routed_rows(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const Node& node) { return node.op->routed.has_value(); });
+}
 
 void check_data(const Graph& graph, const Calls& calls, const Degrees& degrees) {
   check_batch(graph, degrees.sharing(Sharing::batch));

@@ -6,6 +6,9 @@
 
 namespace shardwright {
 
+/// It has experts, whose rows devices share evenly.
+bool has_routed_rows(const Graph& graph);
+
 /// Throws: Error unless every batch that comes into `graph`, a network or a stage of it, has a sample for each of dp, and cp
 /// divides every sequence. Of a network with experts dp divides the batch.
 void check_data(const Graph& graph, const Calls& calls, const Degrees& degrees);

@@ -13,12 +13,12 @@
 #include "shardwright/annotations/low_rank.h"
 #include "shardwright/annotations/operator_splits.h"
 #include "shardwright/annotations/sequence_dims.h"
+#include "shardwright/annotations/spread_axes.h"
 #include "shardwright/base/index.h"
 #include "shardwright/cost/compute.h"
 #include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/layout/rule_dims.h"
-#include "shardwright/layout/uneven.h"
 #include "shardwright/plan/batch.h"
 
 namespace shardwright {
@@ -91,7 +91,7 @@ class Splitter {
     by_sequence_ = -1;
     const bool reads_data = !std::all_of(node.operands.begin(), node.operands.end(),
                                          [&](ValueId v) { return is_weight_[at(v.index)]; });
-    if (auto said = said_.choice_of(id, rule, mesh_)) {
+    if (auto said = said_.choice_of(id, rule, mesh_, grains_)) {
       s = std::move(said->strategy);
       reason = std::move(said->reason);
       for (int axis : used_axes(s)) splits_tensor_ = splits_tensor_ || tensor_.contains(axis);
@@ -179,12 +179,14 @@ class Splitter {
                                                                 : context_);
     for (const auto& [loop, axes] : expert_loops(node, rule, experts_, of_rows)) {
       Strategy tried = s;
-      tried.loops[at(loop)] = axes;
+      tried.loops[at(loop)] = grains_.fit(axes, node, rule, loop, mesh_);
       if (is_legal(rule, tried)) s = std::move(tried);
       for (int a : axes) splits_tensor_ = splits_tensor_ || tensor_.contains(a);
     }
     by_sequence_ = sequence_loop(node, rule, s);
-    return experts_.experts.empty() ? "tp: the features of each expert are split" : "ep: experts are split";
+    if (!experts_.experts.empty()) return "ep: experts are split";
+    const bool is_split = std::ranges::any_of(used_axes(s), [&](int a) { return tensor_.contains(a); });
+    return is_split ? "tp: the features of each expert are split" : "repeated over tp";
   }
 
   /// Of a pair beside a product: the first, and the second unless columns of what it is added to are split.
@@ -206,8 +208,7 @@ class Splitter {
       for (std::size_t d = 0; d < dims.size(); ++d) {
         if (dims[d].empty() || rule.operands[i].dims[d].empty()) continue;
         Strategy tried = s;
-        const bool fits = spread_unevenly(dims[d], rule, rule.operands[i].dims[d], tried) ||
-                          spread(dims[d], rule, split_loops(rule, i, d), tried);
+        const bool fits = spread(dims[d], rule, rule.operands[i].dims[d], split_loops(rule, i, d), tried);
         if (!fits) check_may_be_whole(node, rule, rule.operands[i].dims[d][0]);
         if (!fits || !is_legal(rule, tried)) continue;
         s = std::move(tried);
@@ -236,33 +237,12 @@ class Splitter {
                   graph_.value(node.results.front()).name);
   }
 
-  /// Puts axes that do not divide a dim on the major loop dim behind it.
-  bool spread_unevenly(const Axes& axes, const Rule& rule, const std::vector<int>& loops, Strategy& s) const {
-    const auto cut = uneven_cut(rule, loops, axes, mesh_);
-    if (!cut || !s.loops[at(cut->loop)].empty()) return cut && s.loops[at(cut->loop)] == cut->axes;
-    s.loops[at(cut->loop)] = cut->axes;
-    return true;
-  }
-
-  /// Puts `axes` on loop dims, major ones first; of them those of tp may be cut.
-  bool spread(const Axes& axes, const Rule& rule, std::span<const int> loops, Strategy& s) {
-    int next = 0;
-    for (int loop : loops) {
-      Axes taken;
-      std::int64_t left = rule.loops[at(loop)].size;
-      while (next < axes.size() && left % mesh_.size_of(axes[next]) == 0) {
-        left /= mesh_.size_of(axes[next]);
-        taken.push_back(axes[next++]);
-      }
-      const bool is_tensor = next < axes.size() && tensor_.contains(axes[next]);
-      if (is_tensor && left > 1 && mesh_.size_of(axes[next]) % left == 0)
-        cut_ = {static_cast<std::size_t>(axes[next] - tensor_[0]), static_cast<int>(left)};
-      const Axes& has = s.loops[at(loop)];
-      if (!taken.empty() && !has.empty() && has != taken) return false;
-      if (!taken.empty() && has.empty()) s.loops[at(loop)] = taken;
-      if (next == axes.size() || left > 1) break;
-    }
-    return next > 0;
+  /// Puts the axes behind dim `d` of an operand or result on its loop dims.
+  bool spread(const Axes& axes, const Rule& rule, const std::vector<int>& loops,
+              std::span<const int> may_take, Strategy& s) {
+    const SpreadAxes out = spread_axes(axes, rule, loops, may_take, mesh_, tensor_, s);
+    if (out.devices > 0) cut_ = {static_cast<std::size_t>(out.cut - tensor_[0]), out.devices};
+    return out.fits;
   }
 
   /// A reduced dim that only one weight has: rows are chosen of it.
@@ -343,7 +323,7 @@ class Splitter {
       if (has.size() > asked.size() && has.prefix(asked.size()) == asked)
         has = asked;
       else if (has.empty() && std::ranges::none_of(asked, [&](int a) { return used.contains(a); }))
-        spread_unevenly(asked, rule, result.dims[d], tried) || spread(asked, rule, result.dims[d], tried);
+        spread(asked, rule, result.dims[d], result.dims[d], tried);
     }
     if (tried != s && is_legal(rule, tried)) s = std::move(tried);
   }

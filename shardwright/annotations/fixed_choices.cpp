@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "shardwright/annotations/degree_checks.h"
 #include "shardwright/annotations/fixed_choices.h"
 #include "shardwright/annotations/local_split.h"
 #include "shardwright/base/index.h"
@@ -153,7 +154,9 @@ class ConstraintMaker {
           "data_parallel: the batch of {} (%{}) cannot be split over {} devices; choose a --global-batch "
           "that is a multiple of {}{}",
           batch->second, batch->first, devices_, devices_,
-          batch->second > devices_ ? fmt::format(", or --set dp={} for unequal shares", devices_) : ""));
+          batch->second > devices_ && !has_routed_rows(graph_)
+              ? fmt::format(", or --set dp={} for unequal shares", devices_)
+              : ""));
   }
 
   /// Name and samples of the first leaf that brings any.

@@ -1,6 +1,7 @@
 // What stays together where a dim is cut unevenly: the features of a head in front of `b (h d) -> b h d`, heads of queries that
 // share one of keys. So 32 heads of 128 lie on 6 devices as 5, 5, 6, 5, 5 and 6, and what makes and reads their 4,096 features
-// is cut at the same places.
+// is cut at the same places. Where there are more devices than heads of keys, heads of queries are shared out among those that
+// have one: 28 heads, of which 7 share one of 4, lie on 8 devices as 3, 4, 3, 4, ..
 #pragma once
 
 #include <cstdint>
@@ -24,14 +25,20 @@ class Grains {
  private:
   /// Per loop dim of a rule.
   using Runs = std::vector<std::int64_t>;
-  Runs runs_of(const std::vector<RuleTensor>& tensors, const std::vector<ValueId>& values,
+  /// How many elements stay together, per value and dim.
+  struct Table {
+    std::vector<Runs> grains;
+    bool has_groups = false;  // what shares something (heads one of keys) stays together, too
+  };
+  void fill(Table& table, const Calls& calls) const;
+  Runs runs_of(const Table& table, const std::vector<RuleTensor>& tensors, const std::vector<ValueId>& values,
                const Rule& rule) const;
-  void tell(const std::vector<RuleTensor>& tensors, const std::vector<ValueId>& values, const Rule& rule,
-            const Runs& runs);
-  std::int64_t grain_of(const Node& node, const Rule& rule, int loop) const;
+  void tell(Table& table, const std::vector<RuleTensor>& tensors, const std::vector<ValueId>& values,
+            const Rule& rule, const Runs& runs) const;
+  std::int64_t grain_of(const Table& table, const Node& node, const Rule& rule, int loop) const;
 
   const Graph& graph_;
-  std::vector<Runs> grains_;  // per value and dim
+  Table groups_{{}, true}, alone_{{}, false};
 };
 
 }  // namespace shardwright

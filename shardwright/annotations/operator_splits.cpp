@@ -39,7 +39,8 @@ std::size_t loop_of(const Rule& rule, const std::string& name, std::string_view 
   throw error("{}: there is no loop dim '{}'; there are {}", who, name, join(known, ", "));
 }
 
-Strategy strategy_of(const LoopSplit& split, const Rule& rule, const Mesh& mesh, std::string_view who) {
+Strategy strategy_of(const LoopSplit& split, const Node& node, const Rule& rule, const Mesh& mesh,
+                     const Grains& grains, std::string_view who) {
   Strategy out = whole(rule);
   for (const auto& [name, degrees] : split) {
     const std::size_t loop = loop_of(rule, name, who);
@@ -47,6 +48,7 @@ Strategy strategy_of(const LoopSplit& split, const Rule& rule, const Mesh& mesh,
       for (int axis : axes_of(degree, mesh)) out.loops[loop].push_back(axis);
     if (!out.loops[loop].empty() && rule.loops[loop].stays_whole())
       throw error("{}: loop dim {} cannot be split", who, name);
+    out.loops[loop] = grains.fit(out.loops[loop], node, rule, static_cast<int>(loop), mesh);
   }
   if (const auto violation = violation_as_asked(rule, out, mesh)) throw error("{}: {}", who, *violation);
   return out;
@@ -89,13 +91,13 @@ std::string SaidOperators::text_of(NodeId id) const {
   return has(id) ? to_text(said_[at(id.index)]->second) : "";
 }
 
-std::optional<SaidOperators::Choice> SaidOperators::choice_of(NodeId id, const Rule& rule,
-                                                              const Mesh& mesh) const {
+std::optional<SaidOperators::Choice> SaidOperators::choice_of(NodeId id, const Rule& rule, const Mesh& mesh,
+                                                              const Grains& grains) const {
   if (!has(id)) return std::nullopt;
   const auto& [key, split] = *said_[at(id.index)];
   const std::string text = fmt::format("{}={}", key, to_text(split));
   const std::string who = is_pattern(key) ? fmt::format("{} of {}", text, graph_.name_of(id)) : text;
-  return Choice{strategy_of(split, rule, mesh, who), text};
+  return Choice{strategy_of(split, graph_.node(id), rule, mesh, grains, who), text};
 }
 
 }  // namespace shardwright

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "shardwright/annotations/grains.h"
 #include "shardwright/graph/graph.h"
 #include "shardwright/layout/strategy.h"
 #include "shardwright/plan/constraints.h"
@@ -30,9 +31,10 @@ class SaidOperators {
     Strategy strategy;
     std::string reason;
   };
-  /// On `mesh`, of which an axis belongs to the degree whose name it begins with; nothing if nothing is said.
+  /// On `mesh`, of which an axis belongs to the degree whose name it begins with, at `grains` where it does not divide;
+  /// nothing if nothing is said.
   /// Throws: Error where a loop dim does not exist or cannot be split so.
-  std::optional<Choice> choice_of(NodeId id, const Rule& rule, const Mesh& mesh) const;
+  std::optional<Choice> choice_of(NodeId id, const Rule& rule, const Mesh& mesh, const Grains& grains) const;
 
  private:
   const Graph& graph_;

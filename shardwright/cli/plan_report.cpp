@@ -65,6 +65,19 @@ void add_remedies(Json& document, const Remedies& remedies) {
 }
 
 /// Of what does not fit, after the line that says so.
+}  // namespace
+
+std::string unasked_text(const Arguments& arguments, const Remedies& remedies) {
+  const std::string flags = join(remedies.unasked, ", ");
+  if (!arguments.has("--search-time"))
+    return fmt::format("not looked at in {:g} s, which --search-time makes more: {}",
+                       most_seconds_of_remedies, flags);
+  return fmt::format("not looked at, as --search-time {} was over: {}", arguments.text("--search-time"),
+                     flags);
+}
+
+namespace {
+
 std::string remedies_text(const Arguments& arguments, const Remedies& remedies) {
   std::string out;
   for (const Remedy& r : remedies.found) out += fmt::format("remedy: {}\n", text_of(r));

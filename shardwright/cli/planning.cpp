@@ -357,7 +357,9 @@ PlanRequest planning_request(const Arguments& arguments, const Model& model) {
 
 Remedies remedies_of(const Arguments& arguments, const Model& model, const Plan& plan,
                      const Evaluation& evaluation) {
-  const PlanRequest request = planning_request(arguments, model);
+  PlanRequest request = planning_request(arguments, model);
+  Deadline& deadline = request.options.deadline;
+  if (!deadline.seconds_left()) deadline = deadline.within(most_seconds_of_remedies);
   const Misfit misfit{request, plan, evaluation};
   if (model.own) return remedies_for(misfit, step_again(model, plan, request.origin));
   const StepsOf steps = [&](const Origin& origin) { return step_of(model.name, origin, true, ""); };
@@ -375,11 +377,6 @@ Bound bound_of(const Arguments& arguments, const Model& model, const Plan& plan,
   if (arguments.has("--html") && !chooses_devices(Arguments(arguments)))
     out.unfixed = unfixed_of(judged, step);
   return out;
-}
-
-std::string unasked_text(const Arguments& arguments, const Remedies& remedies) {
-  return fmt::format("not looked at, as --search-time {} was over: {}", arguments.text("--search-time"),
-                     join(remedies.unasked, ", "));
 }
 
 Evaluation own_evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster) {

@@ -148,8 +148,12 @@ class ShardyWriter {
     const Layout layout = layout_of(graph_.value(v));
     const Mesh& mesh = graph_.meshes[at(layout.mesh)];
     std::vector<std::string> dims;
-    for (std::size_t d = 0; d < type(v).shape.size(); ++d)
+    for (std::size_t d = 0; d < type(v).shape.size(); ++d) {
+      if (d < layout.dims.size() && layout.dims[d].grain() > 0)
+        throw error("%{} is cut at runs of {} ({}), which Shardy has no word for: split by a divisor",
+                    name(v), layout.dims[d].grain(), to_text(layout, mesh));
       dims.push_back(d < layout.dims.size() ? axes_text(layout.dims[d], mesh) : "{}");
+    }
     const std::string sums = layout.sum.empty() ? "" : ", unreduced=" + axes_text(layout.sum, mesh);
     return fmt::format("<{}, [{}]{}>", mesh_name(at(layout.mesh)), join(dims, ", "), sums);
   }

@@ -35,6 +35,9 @@ struct Remedies {
   std::vector<std::string> unasked = {};  // flags that nobody looked at, for lack of time
 };
 
+/// For a command that says nothing of the time of its searches.
+constexpr double most_seconds_of_remedies = 30;
+
 /// A plan for `request` that does not fit.
 struct Misfit {
   const PlanRequest& request;

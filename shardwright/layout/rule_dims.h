@@ -15,6 +15,23 @@ inline bool has_loop(const RuleTensor& tensor, int loop) {
   });
 }
 
+/// Of the loop dims behind a dim the one that is cut first, and how many elements are minor to it.
+struct MajorLoop {
+  int loop = -1;  // none: all have size 1
+  std::int64_t minor = 1;
+};
+inline MajorLoop major_loop(const Rule& rule, const std::vector<int>& loops) {
+  MajorLoop out;
+  for (int l : loops) {
+    const std::int64_t size = rule.loops[static_cast<std::size_t>(l)].size;
+    if (out.loop < 0 && size > 1)
+      out.loop = l;
+    else
+      out.minor *= size;
+  }
+  return out;
+}
+
 /// Loop dims that operand `i` alone has.
 inline std::vector<int> own_loops(const Rule& rule, std::size_t i) {
   std::vector<int> out;

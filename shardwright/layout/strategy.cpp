@@ -142,7 +142,8 @@ std::optional<std::string> violation_of(const Rule& rule, const Strategy& strate
     const Axes& axes = strategy.loops[l];
     if (axes.grain() > 1 && dim.size % axes.grain())
       return fmt::format("dim {} of size {} is not made of runs of {}", dim.name, dim.size, axes.grain());
-    if (!is_even(dim, axes, mesh) && !(may_be_uneven && may_be_cut_unevenly(rule, static_cast<int>(l), axes)))
+    if (!is_even(dim, axes, mesh) &&
+        !(may_be_uneven && may_be_cut_unevenly(rule, strategy, mesh, static_cast<int>(l))))
       return fmt::format("dim {} of size {} cannot be split evenly into {}", dim.name, dim.size, parts);
   }
   for (const auto* side : {&rule.operands, &rule.results})
@@ -212,18 +213,45 @@ std::optional<std::string> violation_as_asked(const Rule& rule, const Strategy& 
   return violation(freed, others, mesh);
 }
 
-bool may_be_cut_unevenly(const Rule& rule, int loop, const Axes& axes) {
-  const auto is_long = [&](int l) { return rule.loops[at(l)].size > 1; };
+namespace {
+
+/// One operand has all loop dims, each a dim of its own, as updates do: where a rank has nothing of it there is nothing to do.
+bool may_have_empty_parts(const Rule& rule) {
+  const auto is_plain = [](const RuleTensor& tensor) {
+    return tensor.shape.empty() &&  // it never had windows
+           std::ranges::all_of(tensor.dims, [](const auto& loops) { return loops.size() <= 1; });
+  };
+  const auto has_all = [&](const RuleTensor& tensor) {
+    std::set<int> loops;
+    for (const auto& dim : tensor.dims) loops.insert(dim.begin(), dim.end());
+    return loops.size() == rule.loops.size();
+  };
+  return std::ranges::all_of(rule.operands, is_plain) && std::ranges::all_of(rule.results, is_plain) &&
+         std::ranges::any_of(rule.operands, has_all);
+}
+
+}  // namespace
+
+bool may_be_cut_unevenly(const Rule& rule, const Strategy& strategy, const Mesh& mesh, int loop) {
+  const Axes& axes = strategy.loops[at(loop)];
+  const bool has_empty =
+      mesh.count(axes) > rule.loops[at(loop)].size / std::max<std::int64_t>(1, axes.grain());
+  if (has_empty && !may_have_empty_parts(rule)) return false;
+  const auto is_left = [&](int l) {  // it is not cut down to 1
+    return l == loop || mesh.count(strategy.loops[at(l)]) < rule.loops[at(l)].size;
+  };
+  const auto is_minor = [&](int l) { return l != loop && rule.loops[at(l)].size > 1 && is_left(l); };
   const auto allows = [&](const RuleTensor& tensor) {
     for (std::size_t d = 0; d < tensor.dims.size(); ++d) {
       const std::vector<int>& loops = tensor.dims[d];
       if (std::ranges::find(loops, loop) == loops.end()) continue;
-      const bool is_alone = std::ranges::count_if(loops, is_long) <= 1;
-      const bool is_major = *std::ranges::find_if(loops, is_long) == loop;
-      if (!is_alone && !(is_major && axes.grain() > 0)) return false;
+      if (*std::ranges::find_if(loops, is_left) != loop) return false;
+      if (axes.grain() == 0 && std::ranges::any_of(loops, is_minor)) return false;
       // A window that reads as many elements for each step of the loop as it moves on is none where cuts are even.
       const bool has_window = !tensor.windows.empty() && tensor.windows[d].loop > 0;
-      if (has_window || (!tensor.shape.empty() && tensor.shape[d] != rule.loops[at(loop)].size)) return false;
+      const bool is_of_one = loops.size() == 1;
+      if (has_window || (!tensor.shape.empty() && is_of_one && tensor.shape[d] != rule.loops[at(loop)].size))
+        return false;
     }
     return true;
   };
@@ -232,13 +260,7 @@ bool may_be_cut_unevenly(const Rule& rule, int loop, const Axes& axes) {
 
 std::optional<LoopCut> uneven_cut(const Rule& rule, const std::vector<int>& loops, const Axes& axes,
                                   const Mesh& mesh) {
-  int major = -1;
-  std::int64_t minor = 1;
-  for (int l : loops)
-    if (major < 0 && rule.loops[at(l)].size > 1)
-      major = l;
-    else
-      minor *= rule.loops[at(l)].size;
+  const auto [major, minor] = major_loop(rule, loops);
   const std::int64_t grain = std::max<std::int64_t>(1, axes.grain());
   if (major < 0 || grain % minor) return std::nullopt;
   const LoopCut out{major, axes.of_grain(grain / minor)};
@@ -343,7 +365,9 @@ Strategy parse_strategy(Scanner& in, const Rule& rule, const Mesh& mesh) {
     if (!seen.insert(name).second) throw error("loop dim '{}' is twice in the strategy", name);
     in.expect(":");
     const Axes axes = parse_axes(in, mesh);
-    out.loops[at(l)] = is_even(rule.loops[at(l)], axes, mesh) ? axes.of_grain(0) : axes;
+    const LoopDim& dim = rule.loops[at(l)];
+    const bool has_runs = axes.grain() > 0 && dim.size % axes.grain() == 0;
+    out.loops[at(l)] = has_runs && is_even(dim, axes, mesh) ? axes.of_grain(0) : axes;
   } while (in.accept(","));
   in.expect("}");
   return out;

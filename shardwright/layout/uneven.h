@@ -3,8 +3,8 @@
 // and degrees (`dp=7`, `tp=6`) are taken where some ranks have a sample or a head more than others.
 //
 // Kernels compute the boxes that they are given, so any loop dim may be cut so that is a dim of its own wherever it is, without
-// a window. Where it is the major part of one, `(h d)`, what is minor stays together: its axes say so (`h: tp/1`), and
-// those of the dim that it makes (`[tp/128]`).
+// a window, as long as each rank has a part of it; an update may have nothing to do. Where it is the major part of one, `(h d)`, or all in front of it are cut down to 1, what is minor stays together:
+// its axes say so (`h: tp/1`), and those of the dim that it makes (`[tp/128]`).
 #pragma once
 
 #include <optional>
@@ -14,8 +14,8 @@
 
 namespace shardwright {
 
-/// Whether `axes` may cut a loop dim of this rule which they do not divide.
-bool may_be_cut_unevenly(const Rule& rule, int loop, const Axes& axes);
+/// Whether `strategy` may cut this loop dim though its axes do not divide it.
+bool may_be_cut_unevenly(const Rule& rule, const Strategy& strategy, const Mesh& mesh, int loop);
 
 /// As `violation`, of what ranks are to have alike.
 std::optional<std::string> violation_if_even(const Rule& rule, const Strategy& strategy, const Mesh& mesh);

@@ -134,7 +134,7 @@ class Cutting {
                                                        !is_weight(node.operands[first]) &&
                                                        is_split_further(*has, lies.operands[first], dim)) {
         out.gathered = has->dims[dim];
-        return sized(std::move(out), mesh.count(*out.gathered), size);
+        return sized(out, *out.gathered, mesh, size);
       }
     const InPieces* const theirs = common_pieces(node, rows, lies);
     if (node.results.size() == 1) out.summed = summed(node.results[0], lies.results[0], rows.results[0]);
@@ -143,7 +143,7 @@ class Cutting {
       if (theirs && theirs->parts == parts) return of(std::move(out), *theirs);
       const auto is_partial = [&](const auto& rows_of) { return lies.operands[rows_of.first].is_partial(); };
       if (!is_product(id) || std::ranges::any_of(rows.operands, is_partial)) return std::nullopt;
-      return sized(std::move(out), parts, size);
+      return sized(out, *out.summed, mesh, size);
     }
     return theirs ? std::optional(of(std::move(out), *theirs)) : std::nullopt;
   }
@@ -154,7 +154,10 @@ class Cutting {
     return cut;
   }
 
-  static std::optional<Cut> sized(Cut cut, std::int64_t parts, std::int64_t size) {
+  /// Rows of `size` that lie over `apart`, each part in as many pieces; nothing where these would be unequal.
+  static std::optional<Cut> sized(Cut cut, const Axes& apart, const Mesh& mesh, std::int64_t size) {
+    const std::int64_t parts = mesh.count(apart);
+    if (apart.grain() > 0) return std::nullopt;
     for (std::int64_t pieces = most_pieces; pieces >= fewest_pieces; pieces /= 2)
       if (size % (parts * pieces) == 0 && size > pieces) {
         cut.parts = parts;

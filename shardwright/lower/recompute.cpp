@@ -23,7 +23,8 @@ Layout over_replicas(const Layout& layout, const Mesh& mesh, const Shape& shape)
   for (int a : mesh.all_axes().without(layout.used()))
     for (std::size_t d = 0; d < shape.size(); ++d) {
       const Axes wider = out.dims[d].with({a});
-      if (mesh.size_of(a) == 1 || shape[d] % mesh.count(wider) != 0) continue;
+      if (mesh.size_of(a) == 1 || largest_part(wider, mesh, shape[d]) * mesh.count(wider) != shape[d])
+        continue;
       out.dims[d] = wider;
       break;
     }

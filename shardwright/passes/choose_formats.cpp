@@ -17,6 +17,7 @@
 #include "shardwright/base/index.h"
 #include "shardwright/graph/calls.h"
 #include "shardwright/graph/rewrite.h"
+#include "shardwright/layout/uneven.h"
 #include "shardwright/ops/calls.h"
 #include "shardwright/passes/optimize.h"
 
@@ -183,7 +184,8 @@ class Chooser {
     if (!value.layout || format.is_row_major()) return true;
     const Mesh& mesh = graph_.meshes[at(value.layout->mesh)];
     for (std::size_t d = 0; d < value.type.shape.size(); ++d)
-      if (value.global_type().shape[d] % (mesh.count(value.layout->dims[d]) * format.block_of(d)) != 0)
+      if (is_cut_unevenly(*value.layout, mesh, value.global_type().shape, d) ||
+          value.global_type().shape[d] % (mesh.count(value.layout->dims[d]) * format.block_of(d)) != 0)
         return false;
     return true;
   }

@@ -47,14 +47,14 @@ Axes axes_that_share(const Layout& layout, const Mesh& mesh, int group) {
 
 Layout shard_over(const Layout& layout, const Axes& more, const Mesh& mesh, const Shape& shape) {
   Layout out = layout;
-  const auto of_one_rank = [&](std::size_t d) {
-    const std::int64_t parts = mesh.count(out.dims[d]);
-    return (shape[d] + parts - 1) / parts;
+  const auto of_one_rank = [&](std::size_t d) { return largest_part(out.dims[d], mesh, shape[d]); };
+  const auto divides = [&](const Axes& axes, std::int64_t size) {
+    return largest_part(axes, mesh, size) * mesh.count(axes) == size;
   };
   for (int a : more) {
     std::size_t dim = shape.size();
     for (std::size_t d = shape.size(); d-- > 0;)
-      if (shape[d] % mesh.count(out.dims[d].with({a})) == 0) dim = d;
+      if (divides(out.dims[d].with({a}), shape[d])) dim = d;
     if (dim == shape.size())
       for (std::size_t d = 0; d < shape.size(); ++d)
         if (of_one_rank(d) > (dim == shape.size() ? 1 : of_one_rank(dim))) dim = d;

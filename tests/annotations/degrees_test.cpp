@@ -120,6 +120,17 @@ TEST(Degrees, cut_unevenly_what_they_do_not_divide) {
   EXPECT_EQ(strategy_of(wide, split(wide, "tp=4"), "layers.0.ffn.up.matmul"), "{n: tp}");
 }
 
+/// Of 14 heads of queries 7 share one of keys; of four devices two have one of keys, and 3 or 4 of queries.
+TEST(Degrees, share_heads_of_queries_unequally_where_there_are_fewer_of_keys) {
+  const Graph graph = graph_of("llama:layers=1,hidden=56,heads=14,kv_heads=2,ffn=48,vocab=64,seq=8,batch=4");
+  const FixedChoices four = split(graph, "tp=4");
+  EXPECT_EQ(to_text(four.meshes.front()), "mesh [tp0=2, tp1=2]");
+  EXPECT_EQ(strategy_of(graph, four, "layers.0.attention.q.matmul"), "{n: tp0.tp1/4}");
+  EXPECT_EQ(strategy_of(graph, four, "layers.0.attention.k.matmul"), "{n: tp0}");
+  EXPECT_EQ(strategy_of(graph, four, "layers.0.attention.attend"), "{h: tp0, r: tp1/1}");
+  EXPECT_EQ(strategy_of(graph, four, "layers.0.attention.o.matmul"), "{k: tp0.tp1/4}");
+}
+
 TEST(Degrees, keep_whole_what_has_fewer_parts_but_heads) {
   const Graph graph = graph_of("llama:layers=1,hidden=32,heads=4,ffn=48,vocab=65,seq=8,batch=4");
   EXPECT_EQ(strategy_of(graph, split(graph, "tp=7"), "layers.0.attention.q.matmul"), "{}");

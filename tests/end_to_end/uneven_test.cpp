@@ -47,28 +47,35 @@ TEST_P(EndToEndUneven, has_the_losses_of_one_device) {
 const std::string gpt = "gpt:layers=2,hidden=40,heads=5,vocab=47,seq=8,batch=10";
 const std::string llama = "llama:layers=2,hidden=32,heads=8,kv_heads=4,ffn=50,vocab=47,seq=9,batch=7";
 
+const std::string few_keys = "llama:layers=2,hidden=56,heads=14,kv_heads=2,ffn=50,vocab=47,seq=9,batch=6";
+
 INSTANTIATE_TEST_SUITE_P(
     all, EndToEndUneven,
-    ::testing::Values(UnevenCase{"samples", gpt, "dp=3"},
-                      UnevenCase{"samples_of_micro_batches", gpt, "dp=3", 2},
-                      UnevenCase{"as_many_samples_as_devices", llama, "dp=7,zero=2"},
-                      UnevenCase{"a_sample_more", llama, "dp=6,zero=3"}, UnevenCase{"heads", gpt, "tp=3"},
-                      UnevenCase{"heads_of_whole_width", gpt, "tp=4"},
-                      UnevenCase{"one_head_each", gpt, "tp=5"}, UnevenCase{"heads_of_keys", llama, "tp=3"},
-                      UnevenCase{"heads_of_keys_by_sequence", llama, "tp=3,sequence_parallel=1,zero=3"},
-                      UnevenCase{"vocabulary", "gpt:layers=2,hidden=32,heads=4,vocab=47,seq=8,batch=8",
-                                 "tp=4"},
-                      UnevenCase{"both", llama, "dp=2,tp=3,zero=2"},
-                      UnevenCase{"stages", gpt, "dp=3,pp=2,recompute=full", 2},
-                      UnevenCase{"all", "gpt:layers=4,hidden=40,heads=5,vocab=47,seq=8,batch=14",
-                                 "dp=2,tp=2,pp=2,sequence_parallel=1,zero=1,schedule=interleaved:2", 2},
-                      UnevenCase{"sequence", llama, "dp=2,tp=3,sequence_parallel=1,recompute=selected"},
-                      UnevenCase{"context", "llama:layers=2,hidden=32,heads=4,ffn=50,vocab=47,seq=8,batch=5",
-                                 "dp=3,cp=2,context=ring"},
-                      UnevenCase{"images", "resnet18:image=32,classes=10,batch=7", "dp=3,zero=2"},
-                      UnevenCase{"channels", "resnet18:image=32,classes=10,batch=4", "tp=3"},
-                      UnevenCase{"dropout", gpt + ",dropout=0.2,attention_dropout=0.1", "dp=3,tp=2"},
-                      UnevenCase{"overlap", llama, "dp=2,tp=3,sequence_parallel=1,overlap_tensor=1"}),
+    ::testing::Values(
+        UnevenCase{"samples", gpt, "dp=3"}, UnevenCase{"samples_of_micro_batches", gpt, "dp=3", 2},
+        UnevenCase{"as_many_samples_as_devices", llama, "dp=7,zero=2"},
+        UnevenCase{"a_sample_more", llama, "dp=6,zero=3"}, UnevenCase{"heads", gpt, "tp=3"},
+        UnevenCase{"heads_of_whole_width", gpt, "tp=4"}, UnevenCase{"one_head_each", gpt, "tp=5"},
+        UnevenCase{"heads_of_keys", llama, "tp=3"},
+        UnevenCase{"heads_of_keys_by_sequence", llama, "tp=3,sequence_parallel=1,zero=3"},
+        UnevenCase{"heads_of_queries", few_keys, "tp=4"},
+        UnevenCase{"heads_of_queries_with_all", few_keys,
+                   "dp=2,tp=4,sequence_parallel=1,zero=3,recompute=full"},
+        UnevenCase{"experts", "moe:layers=2,hidden=32,heads=4,ffn=34,experts=4,vocab=47,seq=8,batch=4",
+                   "tp=3"},
+        UnevenCase{"operators", llama, "tp=3,layers.*.attention.q.matmul={n: tp},embedding={v: tp}"},
+        UnevenCase{"vocabulary", "gpt:layers=2,hidden=32,heads=4,vocab=47,seq=8,batch=8", "tp=4"},
+        UnevenCase{"both", llama, "dp=2,tp=3,zero=2"},
+        UnevenCase{"stages", gpt, "dp=3,pp=2,recompute=full", 2},
+        UnevenCase{"all", "gpt:layers=4,hidden=40,heads=5,vocab=47,seq=8,batch=14",
+                   "dp=2,tp=2,pp=2,sequence_parallel=1,zero=1,schedule=interleaved:2", 2},
+        UnevenCase{"sequence", llama, "dp=2,tp=3,sequence_parallel=1,recompute=selected"},
+        UnevenCase{"context", "llama:layers=2,hidden=32,heads=4,ffn=50,vocab=47,seq=8,batch=5",
+                   "dp=3,cp=2,context=ring"},
+        UnevenCase{"images", "resnet18:image=32,classes=10,batch=7", "dp=3,zero=2"},
+        UnevenCase{"channels", "resnet18:image=32,classes=10,batch=4", "tp=3"},
+        UnevenCase{"dropout", gpt + ",dropout=0.2,attention_dropout=0.1", "dp=3,tp=2"},
+        UnevenCase{"overlap", llama, "dp=2,tp=3,sequence_parallel=1,overlap_tensor=1"}),
     [](const auto& test) { return test.param.name; });
 
 TEST(EndToEndUneven, drawn_have_the_losses_of_one_device) {
@@ -81,15 +88,16 @@ TEST(EndToEndUneven, drawn_have_the_losses_of_one_device) {
   const unsigned all = testing::draws(60);
   std::map<std::string, std::optional<testing::Outcome>> alone;
   for (unsigned i = 0; i < all; ++i) {
-    std::string set = one_of("dp=3", "dp=5", "dp=7", "tp=3", "tp=5", "tp=6", "tp=7", "dp=2,tp=3", "dp=3,tp=2",
-                             "dp=3,pp=2", "tp=3,pp=2", "dp=3,cp=2");
+    std::string set = one_of("dp=3", "dp=5", "dp=7", "tp=3", "tp=4", "tp=5", "tp=6", "tp=7", "dp=2,tp=3",
+                             "dp=2,tp=4", "dp=3,tp=2", "dp=3,pp=2", "tp=3,pp=2", "dp=3,cp=2");
     if (set.find("tp") != set.npos) set += one_of("", ",sequence_parallel=1");
     if (set.find("pp") != set.npos) set += one_of("", ",schedule=gpipe", ",schedule=interleaved:2");
     set += one_of("", ",zero=1", ",zero=2", ",zero=3") + one_of("", ",recompute=full", ",recompute=selected");
     const std::string model =
         one_of("llama:layers=2,hidden=32,heads=8,kv_heads=4,ffn=50,vocab=47",
                "gpt:layers=2,hidden=56,heads=7,vocab=53", "gpt:layers=2,hidden=24,heads=3,vocab=30",
-               "llama:layers=2,hidden=48,heads=6,ffn=64,vocab=48") +
+               "llama:layers=2,hidden=48,heads=6,ffn=64,vocab=48",
+               "llama:layers=2,hidden=40,heads=10,kv_heads=2,ffn=50,vocab=48") +
         one_of(",seq=8", ",seq=10") + one_of(",batch=14", ",batch=16", ",batch=22");
     const TrainingRun run{
         .model = model, .optimizer = {.name = "momentum"}, .precision = DType::f64, .steps = 2};

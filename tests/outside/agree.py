@@ -53,6 +53,8 @@ CASES = {
     "on_host": (GPT, "--devices 2 --optimizer adamw --clip-norm 0.3 --offload parameters,host(embedding)"),
     "eight": (GPT, "--devices 8 --stages 2 --micro-batches 2 --fix dp=2,tp=2 --optimizer-parallel 1:threshold=1 --optimizer adamw"),
     "uneven": ("ffn:batch=24,widths=10-7-10", "--devices 4 --parallel data_parallel --optimizer-parallel 3:threshold=1"),
+    "uneven_heads": ("llama:layers=2,hidden=32,heads=8,kv_heads=4,ffn=50,vocab=47,seq=9,batch=7",
+                     "--set dp=2,tp=3,zero=2,sequence_parallel=1,micro_batches=1 --optimizer adamw"),
     "sequence": ("llama:layers=2,hidden=64,heads=8,ffn=96,vocab=64,seq=32,batch=8", "--devices 8 --search propagation "
                  "--annotate examples/annotations/llama_sequence_parallel.json --optimizer adamw --clip-norm 1"),
     "context": (LLAMA, "--devices 4 --set cp=4,context=exchange:2+gather,micro_batches=1 --optimizer adamw"),

@@ -19,8 +19,10 @@ void check(const Value& value, const Graph& graph) {
         "split other dims",
         value.name, to_text(layout, mesh));
   if (!is_even(layout, mesh, value.global_type().shape))
-    throw error("%{} of {} is cut into unequal parts ({}); jax.shard_map has equal ones: split by a divisor",
-                value.name, to_text(value.global_type()), to_text(layout, mesh));
+    throw error(
+        "%{} of {} is cut into unequal parts ({}); jax.shard_map has equal ones: split by a divisor, or "
+        "keep its operator whole (--set NAME={{}})",
+        value.name, to_text(value.global_type()), to_text(layout, mesh));
 }
 
 }  // namespace

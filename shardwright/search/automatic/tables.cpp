@@ -208,7 +208,7 @@ bool Tables::replicas_wait(Constraints s) {
 /// stage has more: tensor parallelism waits less than alone.
 void Tables::take_detours(Pieces& pieces, const Constraints& s) {
   const auto has_wires = [](const LinkLevel& l) { return l.wiring != Wiring::switched; };
-  if (!has_replicas(s) || shards_of(s) == 1 || replicas_wait(s) ||
+  if (!has_replicas(s) || shards_of(s) == 1 || !are_shares_even(s) || replicas_wait(s) ||
       std::ranges::none_of(request_.cluster->links, has_wires))
     return;
   const BesideReplicas of_one = beside_replicas(s, 1);

@@ -37,11 +37,12 @@ def count_along(mesh, axes):
 
 
 def box_of(value, rank):
-    """[(first, behind the last)] of each dim that a rank of the stage has: a dim of n in k parts is cut at i n / k."""
+    """[(first, behind the last)] of each dim that a rank of the stage has: a dim of n in k parts is cut at i n / k; where
+    elements stay together (the features of a head), so are runs of them."""
     out = []
-    for size, axes in zip(value["shape"], value["dims"]):
+    for size, axes, grain in zip(value["shape"], value["dims"], value.get("grains") or [1] * len(value["shape"])):
         parts, i = count_along(value["mesh"], axes), index_along(rank, value["mesh"], axes)
-        out.append((i * size // parts, (i + 1) * size // parts))
+        out.append(tuple(grain * (at * (size // grain) // parts) for at in (i, i + 1)))
     return out
 
 
