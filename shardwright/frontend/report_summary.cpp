@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -99,6 +100,18 @@ SummaryLine network_line(const Graph& graph, const Plan& plan, const BatchSize& 
   return {text(" a step"), text("")};
 }
 
+/// Where samples of a micro-batch are shared unequally: the largest share decides how long all take.
+std::string shares_text(const Plan& plan, std::int64_t samples) {
+  const auto is_uneven = [](const PlannedOperator& op) {
+    return std::ranges::any_of(op.strategy, [&](const auto& split) {
+      return op.grains.contains(split.first) && std::ranges::count(split.second, "dp") > 0;
+    });
+  };
+  const int replicas = decided_by(plan, 0).degrees.sharing(Sharing::batch);
+  if (samples % replicas == 0 || std::ranges::none_of(plan.stages.front().operators, is_uneven)) return "";
+  return fmt::format(" ({} or {} on each of dp={})", samples / replicas, samples / replicas + 1, replicas);
+}
+
 /// How the batch runs through the devices, what is kept on each, what is computed again.
 SummaryLine settings_line(const Plan& plan, const BatchSize& batch) {
   const Pipelining& p = plan.settings.pipelining;
@@ -109,8 +122,9 @@ SummaryLine settings_line(const Plan& plan, const BatchSize& batch) {
   std::string out = p.stages == 1 ? "" : fmt::format("{} stages, ", p.stages);
   out += fmt::format("{} micro-batch{}", p.micro_batches, p.micro_batches == 1 ? "" : "es");
   if (batch.samples > 0)
-    out += fmt::format(" of {} sample{}", batch.samples / p.micro_batches,
-                       batch.samples == p.micro_batches ? "" : "s");
+    out += fmt::format(" of {} sample{}{}", batch.samples / p.micro_batches,
+                       batch.samples == p.micro_batches ? "" : "s",
+                       shares_text(plan, batch.samples / p.micro_batches / p.interleave));
   if (p.interleave > 1) out += fmt::format(" in {} parts side by side", p.interleave);
   if (p.stages > 1) out += ", " + name_of(p.schedule);
   if (plan.settings.overlap_tensor) {

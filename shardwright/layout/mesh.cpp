@@ -8,6 +8,14 @@ namespace {
 
 constexpr std::int64_t max_ranks = 1 << 20;
 
+/// Where the grain of `dp.tp/128` begins, with its slash; npos: it has none. Names have slashes, too, but no numbers behind them.
+std::size_t grain_in(std::string_view word) {
+  const std::size_t slash = word.rfind('/');
+  if (slash == std::string_view::npos || slash + 1 == word.size()) return std::string_view::npos;
+  const bool is_number = word.find_first_not_of("0123456789", slash + 1) == std::string_view::npos;
+  return is_number ? slash : std::string_view::npos;
+}
+
 }  // namespace
 
 bool Axes::contains(int axis) const { return std::find(begin(), end(), axis) != end(); }
@@ -145,7 +153,7 @@ Axes parse_axes(Scanner& in, const Mesh& mesh) {
   Axes out;
   if (in.accept("-")) return out;
   const std::string word = in.name("axes or -");
-  const std::size_t slash = word.find('/');
+  const std::size_t slash = grain_in(word);
   for (std::string_view name : split(std::string_view(word).substr(0, slash), '.')) {
     const int a = mesh.axis(name);
     if (out.contains(a)) throw error("axis '{}' is used twice in '{}'", name, word);
@@ -153,7 +161,7 @@ Axes parse_axes(Scanner& in, const Mesh& mesh) {
   }
   if (slash == std::string::npos) return out;
   const auto grain = to_integer(std::string_view(word).substr(slash + 1));
-  if (grain.value_or(0) < 1) throw error("'{}': behind / stands how many elements stay together", word);
+  if (grain.value_or(0) < 1) throw error("'{}': elements that stay together are 1 or more", word);
   return out.of_grain(*grain);
 }
 
@@ -169,7 +177,8 @@ void check(const Mesh& mesh) {
   std::int64_t ranks = 1;
   for (const Axis& a : mesh.axes) {
     axis_size(a.name, a.size);
-    if (a.name.empty() || a.name == "None" || a.name.find_first_of("./") != std::string::npos)
+    if (a.name.empty() || a.name == "None" || a.name.find('.') != std::string::npos ||
+        grain_in(a.name) != std::string::npos)
       throw error("'{}' cannot name an axis", a.name);
     if (!names.insert(a.name).second) throw error("axis '{}' is twice in {}", a.name, to_text(mesh));
     ranks *= a.size;

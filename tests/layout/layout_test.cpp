@@ -111,7 +111,7 @@ TEST(Layout, says_what_it_uses) {
 TEST(Layout, prints_what_it_reads) {
   const Mesh mesh = mesh_of("mesh [dp=2, sp=2, mp=2]");
   for (const char* text : {"[]", "[-]", "[dp.mp, -]", "[mp, sp.dp]", "[-, -] sum(dp, mp)", "[sp] max(dp)",
-                           "[dp] sum(sp) max(mp)", "[] sum(dp, sp, mp)"})
+                           "[dp] sum(sp) max(mp)", "[] sum(dp, sp, mp)", "[-, dp.mp/128] sum(sp)"})
     EXPECT_EQ(to_text(layout_of(text, mesh), mesh), text);
   for (unsigned seed = 0; seed < 500; ++seed) {
     Draw draw(seed);
@@ -119,6 +119,19 @@ TEST(Layout, prints_what_it_reads) {
     const Layout l = draw.layout(any, static_cast<std::size_t>(draw.below(4)), {.max = true});
     EXPECT_EQ(layout_of(to_text(l, any), any), l) << "seed " << seed;
   }
+}
+
+/// Heads of 4 features, 5 of them on 3 devices: 1, 2 and 2.
+TEST(Layout, keeps_runs_together) {
+  const Mesh mesh = mesh_of("mesh [dp=2, tp=3]");
+  const Layout layout = layout_of("[dp, tp/4]", mesh);
+  std::vector<std::int64_t> widths;
+  for (int rank = 0; rank < 3; ++rank) widths.push_back(box(layout, mesh, {7, 20}, rank).extent[1]);
+  EXPECT_EQ(widths, (std::vector<std::int64_t>{4, 8, 8}));
+  EXPECT_EQ(largest_local_shape(layout, mesh, {7, 20}), (Shape{4, 8}));
+  EXPECT_FALSE(is_even(layout, mesh, {8, 20}));
+  EXPECT_EQ(settled(layout.dims[1], mesh, 24), layout_of("[tp]", mesh).dims[0]);  // 2 heads each
+  EXPECT_EQ(settled(layout.dims[1], mesh, 20), layout.dims[1]);
 }
 
 TEST(Layout, names_what_is_wrong) {
@@ -130,6 +143,11 @@ TEST(Layout, names_what_is_wrong) {
   EXPECT_EQ(checked("[dp, dp]", {4, 4}), "axis 'dp' is used twice in layout [dp, dp]");
   EXPECT_EQ(checked("[dp, -] sum(dp)", {4, 4}), "axis 'dp' is used twice in layout [dp, -] sum(dp)");
   EXPECT_EQ(checked("[dp, tp]", {4, 4}), "no error");
+  EXPECT_EQ(checked("[dp/2, tp]", {4, 4}), "no error");
+  EXPECT_EQ(checked("[dp/3, tp]", {4, 4}), "layout [dp/3, tp]: runs of 3 do not make up dim 0 of [4, 4]");
+  EXPECT_EQ(checked("[dp/0]", {4}), "'dp/0': elements that stay together are 1 or more");
+  EXPECT_EQ(checked("[dp/99999999999999999999]", {4}),
+            "'dp/99999999999999999999': elements that stay together are 1 or more");
   EXPECT_EQ(checked("[pp]", {4}), "axis 'pp' is not in mesh [dp=2, tp=2]");
   EXPECT_EQ(checked("[dp", {4}), "text: expected ']' at the end of '[dp'");
 }

@@ -93,10 +93,10 @@ TEST(PlanAlike, keeps_what_was_asked_for) {
   EXPECT_EQ(cut.shorter.plan.settings.pipelining.micro_batches, 4);
 }
 
-TEST(PlanAlike, leaves_whole_what_degrees_do_not_divide) {
+TEST(PlanAlike, cuts_unevenly_what_degrees_do_not_divide) {
   const Made m = made({.fix = "dp=1,tp=4,sequence_parallel=1", .is_set = true}, 6);
-  EXPECT_TRUE(m.shorter.is_own);
-  EXPECT_FALSE(m.shorter.carried);
+  EXPECT_FALSE(m.shorter.is_own);
+  EXPECT_TRUE(m.shorter.carried);
 }
 
 TEST(PlanAlike, is_that_of_a_file) {
