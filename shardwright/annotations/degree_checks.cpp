@@ -16,7 +16,8 @@ void check_batch(const Graph& graph, int data) {
     for (std::size_t d : batch_dims_of_leaf(graph, node)) {
       const Value& v = graph.value(node.results.front());
       if (v.type.shape[d] < data)
-        throw error("dp={}: there are {} samples in a micro-batch of %{}", data, v.type.shape[d], v.name);
+        throw error("dp={}: more than the {} sample{} in a micro-batch of %{}", data, v.type.shape[d],
+                    v.type.shape[d] == 1 ? "" : "s", v.name);
       if (is_routed && v.type.shape[d] % data)
         throw error(
             "dp={}: does not divide the {} samples of a micro-batch of %{}, and those of experts are shared "

@@ -13,7 +13,8 @@ bool has_routed_rows(const Graph& graph);
 /// divides every sequence. Of a network with experts dp divides the batch.
 void check_data(const Graph& graph, const Calls& calls, const Degrees& degrees);
 
-/// Throws: Error where `node`, whose loop dim `batch` stays whole, would make all samples on each device for being no multiple of dp.
+/// Throws: Error where `node`, whose loop dim `batch` stays whole, would make all samples on each device since they are no
+/// multiple of dp.
 void check_unsplit(const Graph& graph, const Node& node, const LoopDim& batch, int data);
 
 }  // namespace shardwright

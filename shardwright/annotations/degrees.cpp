@@ -163,7 +163,8 @@ class Splitter {
     if (is_product && is_narrow_beside(id))  // not worth its transfers: each makes all of it, or its tokens'
       return split_sequence(node, rule, s) ? "tp: by the sequence" : "repeated over tp, as it is of low rank";
     if (is_product)
-      return split_columns(node, rule, s) ? "tp: by columns" : "tp: its weight has no dim of as many parts";
+      return split_columns(node, rule, s) ? "tp: by columns"
+                                          : "repeated over tp: its weight is not cut so often";
     if (split_sequence(node, rule, s)) return "tp: by the sequence";
     return "repeated over tp";
   }
@@ -233,11 +234,12 @@ class Splitter {
     const std::int64_t size = rule.loops[at(loop)].size;
     if (size == 1 || rule.loops[at(loop)].stays_whole() || cut_.devices > 0) return;
     if (size % mesh_.count(tensor_))
-      throw error("tp={}: does not divide the {} parts (heads) of {}", mesh_.count(tensor_), size,
-                  graph_.value(node.results.front()).name);
+      throw error(
+          "tp={}: cannot share the {} parts (heads) of {}; heads of keys should be as many or divide it",
+          mesh_.count(tensor_), size, graph_.value(node.results.front()).name);
   }
 
-  /// Puts the axes behind dim `d` of an operand or result on its loop dims.
+  /// Puts the axes behind a dim made of `loops` on those that may take some.
   bool spread(const Axes& axes, const Rule& rule, const std::vector<int>& loops,
               std::span<const int> may_take, Strategy& s) {
     const SpreadAxes out = spread_axes(axes, rule, loops, may_take, mesh_, tensor_, s);

@@ -24,14 +24,15 @@
 namespace shardwright {
 namespace {
 
-/// In a micro-batch, on each of dp; 0 where the plan is no such grid.
+/// In a micro-batch, on each of dp, the largest share; 0 where the plan is no such grid.
 std::int64_t samples_of_replica(const Arguments& arguments, const Plan& plan, std::int64_t samples) {
   const Pipelining& p = plan.settings.pipelining;
   if (plan.parallel == name_of(Parallel::data_parallel))
     return samples / p.batch_parts() / (plan.devices() / p.stages);
   const std::string set = arguments.has("--set") ? arguments.flags.at("--set") : plan.structure;
   if (set.empty()) return plan.devices() == 1 ? samples / p.batch_parts() : 0;
-  return samples / p.batch_parts() / parse_set({"--set", set}).said.degrees.of("dp");
+  const int replicas = parse_set({"--set", set}).said.degrees.of("dp");
+  return (samples / p.batch_parts() + replicas - 1) / replicas;
 }
 
 /// What was asked, and what of it nobody said. A micro-batch is of so many samples on each of dp, where the plan has a dp.
@@ -64,7 +65,6 @@ void add_remedies(Json& document, const Remedies& remedies) {
   if (!remedies.unasked.empty()) document["remedies_unasked"] = remedies.unasked;
 }
 
-/// Of what does not fit, after the line that says so.
 }  // namespace
 
 std::string unasked_text(const Arguments& arguments, const Remedies& remedies) {
@@ -78,6 +78,7 @@ std::string unasked_text(const Arguments& arguments, const Remedies& remedies) {
 
 namespace {
 
+/// Of what does not fit, after the line that says so.
 std::string remedies_text(const Arguments& arguments, const Remedies& remedies) {
   std::string out;
   for (const Remedy& r : remedies.found) out += fmt::format("remedy: {}\n", text_of(r));

@@ -98,8 +98,6 @@ class FieldWriter {
   void add_batch() {
     const std::int64_t samples = plan_.what.samples * plan_.plan.settings.pipelining.interleave;
     if (samples == 0) return;
-    if (samples % grid_.of("dp"))
-      throw error("Megatron: dp={} does not divide the {} samples of a micro-batch", grid_.of("dp"), samples);
     add("train", "micro_batch_size", samples / grid_.of("dp"));
     add("train", "global_batch_size", plan_.batch());
     left_.take({"micro_batches", "global_batch"});

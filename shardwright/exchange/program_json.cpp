@@ -4,6 +4,7 @@
 #include <set>
 
 #include "shardwright/base/index.h"
+#include "shardwright/exchange/grains_json.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/lower/step.h"
 #include "shardwright/plan/json_text.h"
@@ -36,14 +37,8 @@ Json mesh_json(const Mesh& mesh) {
 Json layout_json(const Layout& layout, const Graph& graph) {
   const Mesh& mesh = graph.meshes[at(layout.mesh)];
   Json out{{"mesh", layout.mesh}, {"dims", Json::array()}};
-  bool has_grain = false;
-  Json grains = Json::array();
-  for (const Axes& axes : layout.dims) {
-    out["dims"].push_back(axes_json(axes, mesh));
-    grains.push_back(std::max<std::int64_t>(1, axes.grain()));
-    has_grain = has_grain || axes.grain() > 0;
-  }
-  if (has_grain) out["grains"] = std::move(grains);
+  for (const Axes& axes : layout.dims) out["dims"].push_back(axes_json(axes, mesh));
+  add_grains(out, layout);
   if (!layout.sum.empty()) out["sum"] = axes_json(layout.sum, mesh);
   if (!layout.max.empty()) out["max"] = axes_json(layout.max, mesh);
   for (const Window& w : layout.windows)

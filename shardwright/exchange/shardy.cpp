@@ -150,8 +150,8 @@ class ShardyWriter {
     std::vector<std::string> dims;
     for (std::size_t d = 0; d < type(v).shape.size(); ++d) {
       if (d < layout.dims.size() && layout.dims[d].grain() > 0)
-        throw error("%{} is cut at runs of {} ({}), which Shardy has no word for: split by a divisor",
-                    name(v), layout.dims[d].grain(), to_text(layout, mesh));
+        throw error("{} is cut at runs of {} ({}), which Shardy has no word for: split by a divisor", name(v),
+                    layout.dims[d].grain(), to_text(layout, mesh));
       dims.push_back(d < layout.dims.size() ? axes_text(layout.dims[d], mesh) : "{}");
     }
     const std::string sums = layout.sum.empty() ? "" : ", unreduced=" + axes_text(layout.sum, mesh);

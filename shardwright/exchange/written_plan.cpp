@@ -257,6 +257,10 @@ void check_tensor_parts(const WrittenPlan& plan, std::string_view format) {
 
 const Grid& WrittenPlan::grid_for(std::string_view format) const {
   if (grid) {
+    const std::int64_t samples = what.samples * plan.settings.pipelining.interleave;
+    if (samples % grid->of("dp"))
+      throw error("{}: dp={} does not divide the {} samples of a micro-batch", format, grid->of("dp"),
+                  samples);
     check_tensor_parts(*this, format);
     return *grid;
   }

@@ -2,9 +2,10 @@
 // same to do; what optimizer parallelism shares among replicas is cut whether it divides or not, and then its update too;
 // and degrees (`dp=7`, `tp=6`) are taken where some ranks have a sample or a head more than others.
 //
-// Kernels compute the boxes that they are given, so any loop dim may be cut so that is a dim of its own wherever it is, without
-// a window, as long as each rank has a part of it; an update may have nothing to do. Where it is the major part of one, `(h d)`, or all in front of it are cut down to 1, what is minor stays together:
-// its axes say so (`h: tp/1`), and those of the dim that it makes (`[tp/128]`).
+// Kernels compute the boxes that they are given, so a loop dim may be cut so that is alone behind each dim that it is in, without
+// a window, as long as each rank has a part of it; an update may have nothing to do. Where it is the major part of a dim,
+// `(h d)`, or all in front of it are cut down to 1, what is minor stays together: its axes say so (`h: tp/1`), and those of the
+// dim that it makes (`[tp/128]`).
 #pragma once
 
 #include <optional>

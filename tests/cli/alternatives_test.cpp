@@ -121,7 +121,7 @@ TEST_P(WhatLost, takes_what_its_flag_says) {
     const double seconds = other.at("step_seconds"), bytes = other.at("memory_bytes");
     // Of small networks forecasts err most; and who asks for one structure gets programs of more cuts of it.
     const bool is_cut = is_program && other.at("flag") == "--fix";
-    const double tolerance = is_cut ? 0.03 : is_program ? 1e-9 : 0.3;
+    const double tolerance = is_cut ? 0.12 : is_program ? 1e-9 : 0.3;
     EXPECT_NEAR(again.at("step_seconds"), seconds, tolerance * seconds);
     if (is_program) {
       EXPECT_LE(again.at("step_seconds").get<double>(), seconds * (1 + 1e-9));

@@ -57,9 +57,6 @@ class Writer {
     const Pipelining& p = plan_.plan.settings.pipelining;
     const std::int64_t samples = plan_.what.samples * p.interleave;
     if (samples == 0) return;
-    if (samples % grid_.of("dp"))
-      throw error("DeepSpeed: dp={} does not divide the {} samples of a micro-batch", grid_.of("dp"),
-                  samples);
     out_["train_batch_size"] = plan_.batch();
     out_["train_micro_batch_size_per_gpu"] = samples / grid_.of("dp");
     out_["gradient_accumulation_steps"] = p.micro_batches;

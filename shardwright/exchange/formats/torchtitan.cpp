@@ -132,9 +132,6 @@ class Writer {
     const std::int64_t samples = plan_.what.samples * p.interleave;
     if (sequence == 0)
       throw error("torchtitan: counts tokens of sequences, and {} has none", plan_.what.model);
-    if (samples % grid_.of("dp"))
-      throw error("torchtitan: dp={} does not divide the {} samples of a micro-batch", grid_.of("dp"),
-                  samples);
     train("num_tokens_per_microbatch_per_dp_rank", samples / grid_.of("dp") * sequence);
     train("num_tokens_per_train_step", plan_.batch() * sequence);
     train("max_context_length", sequence);

@@ -1,9 +1,8 @@
 #include "shardwright/exchange/python/data.h"
 
-#include <algorithm>
-
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
+#include "shardwright/exchange/grains_json.h"
 #include "shardwright/exchange/python/call_line.h"
 #include "shardwright/graph/node_kinds.h"
 
@@ -19,15 +18,11 @@ Json placed_json(const Graph& graph, ValueId v) {
            {"mesh", Json::array()},
            {"dims", Json::array()}};
   for (const Axis& axis : mesh.axes) out["mesh"].push_back({axis.name, axis.size});
-  Json grains = Json::array();
-  bool has_grain = false;
   for (const Axes& axes : layout.dims) {
     out["dims"].push_back(Json::array());
     for (int a : axes) out["dims"].back().push_back(mesh.axes[at(a)].name);
-    grains.push_back(std::max<std::int64_t>(1, axes.grain()));
-    has_grain = has_grain || axes.grain() > 0;
   }
-  if (has_grain) out["grains"] = std::move(grains);
+  add_grains(out, layout);
   return out;
 }
 

@@ -105,14 +105,9 @@ class Enumeration {
     }
   }
 
-  /// Evenly; and where replicas divide no micro-batch, as long as the largest share is less than a third above the mean, or it
-  /// is asked for. But not where rows of experts are shared, too.
+  /// Evenly, or so that each replica has one at least: but not where rows of experts are shared, too.
   bool can_be_shared(std::int64_t samples, int replicas) const {
-    if (samples % replicas == 0) return true;
-    if (samples < replicas || step_.experts > 1 || fixed_.micro_batch) return false;
-    const std::int64_t largest = (samples + replicas - 1) / replicas;
-    return says(fixed_, Sharing::batch) ||
-           (step_.samples % replicas != 0 && 3 * largest * replicas < 4 * samples);
+    return samples % replicas == 0 || (samples > replicas && step_.experts < 2 && !fixed_.micro_batch);
   }
 
   /// With one micro-batch the other stages wait; a few of them may still be faster than more replicas. Where their number is

@@ -268,6 +268,7 @@ const Pieces* Tables::between_divisors(const Constraints& s, std::int64_t sample
 }
 
 const Pieces* Tables::alone(Constraints s, std::int64_t samples_of_device, RecomputeMode recompute) {
+  if (samples_of_device > samples_) return nullptr;
   if (samples_ % samples_of_device) return between_divisors(s, samples_of_device, recompute);
   const int summed = summed_of(pipelining_of(s));
   s = without_replicas(s);
