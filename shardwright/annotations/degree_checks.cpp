@@ -10,7 +10,7 @@
 namespace shardwright {
 namespace {
 
-void check_batch(const Graph& graph, int data) {
+void check_batch(const Graph& graph, int data, bool has_equal_parts) {
   const bool is_routed = has_routed_rows(graph);
   for (const Node& node : graph.nodes)
     for (std::size_t d : batch_dims_of_leaf(graph, node)) {
@@ -18,6 +18,9 @@ void check_batch(const Graph& graph, int data) {
       if (v.type.shape[d] < data)
         throw error("dp={}: more than the {} sample{} in a micro-batch of %{}", data, v.type.shape[d],
                     v.type.shape[d] == 1 ? "" : "s", v.name);
+      if (has_equal_parts && v.type.shape[d] % data)
+        throw error("dp={}: does not divide the {} samples of a micro-batch of %{}", data, v.type.shape[d],
+                    v.name);
       if (is_routed && v.type.shape[d] % data)
         throw error(
             "dp={}: does not divide the {} samples of a micro-batch of %{}, and those of experts are shared "
@@ -43,8 +46,8 @@ bool has_routed_rows(const Graph& graph) {
   return std::ranges::any_of(graph.nodes, [](const Node& node) { return node.op->routed.has_value(); });
 }
 
-void check_data(const Graph& graph, const Calls& calls, const Degrees& degrees) {
-  check_batch(graph, degrees.sharing(Sharing::batch));
+void check_data(const Graph& graph, const Calls& calls, const Degrees& degrees, bool has_equal_parts) {
+  check_batch(graph, degrees.sharing(Sharing::batch), has_equal_parts);
   const int context = degrees.sharing(Sharing::sequence);
   if (context > 1) check_sequence(graph, sequence_dims(graph, calls), context);
 }

@@ -10,8 +10,8 @@ namespace shardwright {
 bool has_routed_rows(const Graph& graph);
 
 /// Throws: Error unless every batch that comes into `graph`, a network or a stage of it, has a sample for each of dp, and cp
-/// divides every sequence. Of a network with experts dp divides the batch.
-void check_data(const Graph& graph, const Calls& calls, const Degrees& degrees);
+/// divides every sequence. Where parts are equal, or of a network with experts, dp divides the batch.
+void check_data(const Graph& graph, const Calls& calls, const Degrees& degrees, bool has_equal_parts);
 
 /// Throws: Error where `node`, whose loop dim `batch` stays whole, would make all samples on each device since they are no
 /// multiple of dp.

@@ -27,11 +27,12 @@ namespace {
 /// One walk over the operators, on a mesh on which dp and tp are one axis or several.
 class Splitter {
  public:
-  Splitter(const Graph& graph, const Calls& calls, const Constraints& asked, const DegreeParts& parts)
+  Splitter(const Graph& graph, const Calls& calls, const Constraints& asked, const DegreeParts& parts,
+           bool has_equal_parts)
       : graph_(graph),
         calls_(calls),
         batch_(batch_dims(graph)),
-        grains_(graph, calls),
+        grains_(graph, calls, has_equal_parts),
         readers_(graph),
         said_(graph, asked),
         low_rank_(low_rank_of(graph, calls)),
@@ -354,12 +355,13 @@ class Splitter {
 
 }  // namespace
 
-FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Constraints& constraints) {
-  check_data(graph, calls, constraints.degrees);
+FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Constraints& constraints,
+                              bool has_equal_parts) {
+  check_data(graph, calls, constraints.degrees, has_equal_parts);
   DegreeParts parts = expert_parts(constraints.degrees);
   parts.context = context_parts(constraints);
   for (;;) {
-    Splitter splitter(graph, calls, constraints, parts);
+    Splitter splitter(graph, calls, constraints, parts, has_equal_parts);
     FixedChoices out = splitter.run();
     if (const auto [part, devices] = splitter.cut(); devices > 0) {
       parts.tensor.insert(parts.tensor.begin() + static_cast<std::ptrdiff_t>(part) + 1,

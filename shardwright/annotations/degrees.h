@@ -27,7 +27,8 @@ namespace shardwright {
 /// The strategies of all forward operators of `graph`, a network or a stage of it, by the degrees dp, cp and tp of `constraints`
 /// its sequence_parallel, its context and its operators. Axes: dp, within it cp, and within that tp.
 /// Where tp splits nothing they say so: another stage may have more.
-/// Throws: Error if data cannot be split over dp. Cost: O(nodes), or as many times as tp becomes more axes.
-FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Constraints& constraints);
+/// `has_equal_parts`: nothing is cut unevenly. Throws: Error if data cannot be split over dp. Cost: O(nodes), or as many times as tp becomes more axes.
+FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Constraints& constraints,
+                              bool has_equal_parts = false);
 
 }  // namespace shardwright

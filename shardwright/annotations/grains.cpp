@@ -33,7 +33,9 @@ std::int64_t minor_together(const Rule& rule, const std::vector<int>& loops,
 
 }  // namespace
 
-Grains::Grains(const Graph& graph, const Calls& calls) : graph_(graph) {
+Grains::Grains(const Graph& graph, const Calls& calls, bool has_equal_parts)
+    : graph_(graph), has_equal_parts_(has_equal_parts) {
+  if (has_equal_parts_) return;
   for (Table* table : {&groups_, &alone_}) fill(*table, calls);
 }
 
@@ -88,6 +90,7 @@ std::int64_t Grains::grain_of(const Table& table, const Node& node, const Rule& 
 }
 
 Axes Grains::fit(const Axes& axes, const Node& node, const Rule& rule, int loop, const Mesh& mesh) const {
+  if (has_equal_parts_) return axes;
   const std::int64_t size = rule.loops[at(loop)].size, parts = mesh.count(axes);
   std::int64_t grain = grain_of(groups_, node, rule, loop);
   // More devices than groups: as many share one.

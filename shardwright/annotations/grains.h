@@ -16,8 +16,8 @@ namespace shardwright {
 /// Runs of elements, read off how operators of the forward join dims, take them apart and want them whole.
 class Grains {
  public:
-  /// Cost: O(nodes).
-  Grains(const Graph& graph, const Calls& calls);
+  /// `has_equal_parts`: then no axes have a grain. Cost: O(nodes).
+  Grains(const Graph& graph, const Calls& calls, bool has_equal_parts);
 
   /// `axes` as they cut `loop` of `node`: with a grain where they do not divide its runs and are not more than these.
   Axes fit(const Axes& axes, const Node& node, const Rule& rule, int loop, const Mesh& mesh) const;
@@ -38,6 +38,7 @@ class Grains {
   std::int64_t grain_of(const Table& table, const Node& node, const Rule& rule, int loop) const;
 
   const Graph& graph_;
+  bool has_equal_parts_;
   Table groups_{{}, true}, alone_{{}, false};
 };
 

@@ -81,6 +81,12 @@ std::string title_of(SettingPart part) {
   return "";
 }
 
+/// Of those that a plan is written for packages for PyTorch and our own files alone have parts that are not equal.
+bool has_equal_parts(const Arguments& arguments) {
+  const std::string to = arguments.has("--to") ? arguments.text("--to") : "";
+  return !to.empty() && to != "torch" && to != "yaml";
+}
+
 }  // namespace
 
 std::vector<Flag> setting_flags() {
@@ -125,6 +131,7 @@ PlanRequest asked_of(const Arguments& given) {
     settings.parse(out, row, arguments.given(row.flag));
   }
   if (!is_planned) check_schedule(arguments, out);
+  out.has_equal_parts = has_equal_parts(arguments);
   out.options.deadline = deadline_of(given, out.options.most_seconds);
   return out;
 }

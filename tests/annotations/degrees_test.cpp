@@ -131,6 +131,17 @@ TEST(Degrees, share_heads_of_queries_unequally_where_there_are_fewer_of_keys) {
   EXPECT_EQ(strategy_of(graph, four, "layers.0.attention.o.matmul"), "{k: tp0.tp1/4}");
 }
 
+/// For engines that have equal parts alone, JAX.
+TEST(Degrees, keep_whole_what_they_do_not_divide_where_parts_are_equal) {
+  const Graph graph = graph_of("llama:layers=1,hidden=32,heads=4,ffn=48,vocab=65,seq=8,batch=4");
+  const auto equal = [&](const char* degrees) {
+    return fixed_choices_of(graph, Calls(graph), parse_constraints({"--set", degrees}), true);
+  };
+  EXPECT_EQ(strategy_of(graph, equal("tp=2"), "embedding"), "{}");
+  EXPECT_EQ(strategy_of(graph, equal("tp=2"), "layers.0.ffn.up.matmul"), "{n: tp}");
+  EXPECT_THROW(equal("dp=3"), Error);
+}
+
 TEST(Degrees, keep_whole_what_has_fewer_parts_but_heads) {
   const Graph graph = graph_of("llama:layers=1,hidden=32,heads=4,ffn=48,vocab=65,seq=8,batch=4");
   EXPECT_EQ(strategy_of(graph, split(graph, "tp=7"), "layers.0.attention.q.matmul"), "{}");

@@ -38,7 +38,11 @@ class Enumeration {
  public:
   /// `may_wait`: even where all but one of the stages wait.
   Enumeration(const PlanRequest& request, const OpenStep& step, bool may_wait)
-      : fixed_(request.constraints), devices_(request.devices), may_wait_(may_wait), step_(step) {
+      : fixed_(request.constraints),
+        devices_(request.devices),
+        may_wait_(may_wait),
+        has_equal_parts_(request.has_equal_parts),
+        step_(step) {
     if (request.most_stages) most_stages_ = *request.most_stages;
     for (const Sharing sharing : {Sharing::stages, Sharing::work, Sharing::sequence, Sharing::batch})
       for (const DegreeKind& kind : degree_kinds)
@@ -107,7 +111,8 @@ class Enumeration {
 
   /// Evenly, or so that each replica has one at least: but not where rows of experts are shared, too.
   bool can_be_shared(std::int64_t samples, int replicas) const {
-    return samples % replicas == 0 || (samples > replicas && step_.experts < 2 && !fixed_.micro_batch);
+    return samples % replicas == 0 ||
+           (samples > replicas && step_.experts < 2 && !fixed_.micro_batch && !has_equal_parts_);
   }
 
   /// With one micro-batch the other stages wait; a few of them may still be faster than more replicas. Where their number is
@@ -162,7 +167,7 @@ class Enumeration {
 
   const Constraints& fixed_;
   int devices_;
-  bool may_wait_;
+  bool may_wait_, has_equal_parts_;
   int most_stages_ = most_devices;
   const OpenStep& step_;
   std::vector<const DegreeKind*> kinds_;  // stages first, what shares the batch last

@@ -122,7 +122,7 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
 /// What is fixed of `graph`, a stage's.
 FixedChoices fixed_choices_for(const Graph& graph, const Calls& calls, const PlanRequest& asked) {
   if (asked.parallel == Parallel::stand_alone) return stand_alone(graph);
-  if (asked.is_set) return fixed_choices_of(graph, calls, asked.constraints);
+  if (asked.is_set) return fixed_choices_of(graph, calls, asked.constraints, asked.has_equal_parts);
   return fixed_choices_of(graph, asked.constraints, asked.devices, asked.parallel);
 }
 
@@ -298,7 +298,7 @@ Plan make_plan(const StepOf& step, const PlanRequest& request) {
 }
 
 PlannedGraph split_by_degrees(Graph part, const Calls& calls, const PlanRequest& request) {
-  FixedChoices fixed = fixed_choices_of(part, calls, request.constraints);
+  FixedChoices fixed = fixed_choices_of(part, calls, request.constraints, request.has_equal_parts);
   SearchResult found = all_fixed(fixed);
   const Settings settings = settings_of(request);
   Decisions decided =

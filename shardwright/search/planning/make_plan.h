@@ -27,6 +27,7 @@ struct PlanRequest {
   Constraints constraints = {};  // what is fixed, by whatever door it came
   /// The degrees of `constraints` say how all is split, and nothing is searched; of those that are not said there is 1.
   bool is_set = false;
+  bool has_equal_parts = false;  // degrees divide what they cut: who is to run it (JAX) has equal parts alone
   /// Of a search of whole plans: 1 chooses stages, at most as many as are asked for; 0 has these, and suggests others.
   /// Empty: 1 where nobody says how many.
   std::optional<bool> auto_pipeline = {};
