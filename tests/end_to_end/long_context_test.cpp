@@ -13,29 +13,19 @@
 #include "shardwright/lower/program_text.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/set_words.h"
+#include "tests/support/degrees_runs.h"
 #include "tests/support/draws.h"
-#include "tests/support/training_run.h"
 
 namespace shardwright {
 namespace {
 
+using testing::request_of_set;
 using testing::TrainingRun;
-
-PlanRequest request_of(const std::string& set, int micro_batches = 1) {
-  const Constraints said = parse_constraints({"--set", set});
-  PlanRequest out{.devices = static_cast<int>(said.degrees.devices()),
-                  .parallel = Parallel::semi_auto_parallel,
-                  .constraints = said,
-                  .is_set = true};
-  out.constraints.micro_batches = micro_batches;
-  out.constraints.zero_threshold = 0;
-  return out;
-}
 
 Pipeline program_of(const std::string& model, const std::string& set) {
   TrainingRun run{.model = model, .optimizer = {.name = "sgd"}};
   const Model made = testing::train_model(run);
-  const Plan plan = make_plan(made.graph, request_of(set));
+  const Plan plan = make_plan(made.graph, request_of_set(set));
   return compile_pipeline(made.graph, plan);
 }
 
@@ -53,7 +43,7 @@ TEST_P(EndToEndContext, has_the_losses_of_one_device) {
   const ContextCase& c = GetParam();
   const TrainingRun run{
       .model = c.model, .optimizer = {.name = "momentum"}, .precision = DType::f64, .steps = 3};
-  const auto have = testing::run_planned(run, request_of(c.set, c.micro_batches)),
+  const auto have = testing::run_planned(run, request_of_set(c.set, c.micro_batches)),
              want = testing::run_alone(run);
   testing::expect_same(have, want, {.losses = 1e-9, .weights = 1e-7});
   if (!have || !want) return;
@@ -118,42 +108,17 @@ INSTANTIATE_TEST_SUITE_P(
 
 /// Mixes of all degrees, levels, ways and schedules: one device's losses, or a refusal.
 TEST(EndToEndContexts, drawn_have_the_losses_of_one_device) {
-  std::mt19937 random(static_cast<unsigned>(5 + testing::further_seeds()));
-  const auto one_of = [&](auto... all) {
-    const std::array<const char*, sizeof...(all)> list{all...};
-    return std::string(list[random() % list.size()]);
-  };
-  int trained = 0;
+  testing::DrawnDegrees drawn(static_cast<unsigned>(5 + testing::further_seeds()));
   const unsigned all = testing::draws(60);
-  std::map<std::string, std::optional<testing::Outcome>> alone;
   for (unsigned i = 0; i < all; ++i) {
-    std::string set = one_of("cp=2", "cp=4", "dp=2,cp=2", "cp=2,tp=2", "dp=2,cp=2,tp=2", "cp=4,tp=2",
-                             "cp=2,pp=2", "dp=2,cp=2,pp=2", "cp=2,tp=2,pp=2", "cp=8");
-    set += one_of("", ",context=ring", ",context=exchange", ",context=gather", ",context=exchange:2+ring",
-                  ",context=exchange:2+gather");
-    if (set.find("tp") != set.npos) set += one_of("", ",sequence_parallel=1");
-    if (set.find("pp") != set.npos) set += one_of("", ",schedule=gpipe", ",schedule=interleaved:2");
-    set += one_of("", ",zero=1", ",zero=2", ",zero=3") + one_of("", ",recompute=full", ",recompute=selected");
-    const std::string model = one_of(llama.c_str(), gpt.c_str(), alibi.c_str());
-    const TrainingRun run{
-        .model = model, .optimizer = {.name = "momentum"}, .precision = DType::f64, .steps = 2};
-    SCOPED_TRACE(model + " " + set);
-    std::optional<testing::Outcome> have;
-    try {
-      have = testing::run_planned(run, request_of(set, 2));
-    } catch (const Error& e) {
-      const std::string_view what = e.what();
-      const bool is_refusal =
-          std::ranges::any_of(std::array{"heads", "layers", "part of cp"},
-                              [&](const char* why) { return what.find(why) != what.npos; });
-      EXPECT_TRUE(is_refusal) << what;
-      continue;
-    }
-    ++trained;
-    if (!alone.contains(model)) alone[model] = testing::run_alone(run);
-    testing::expect_same(have, alone[model], {.losses = 1e-9, .weights = 1e-6});
+    std::string set = drawn.one_of("cp=2", "cp=4", "dp=2,cp=2", "cp=2,tp=2", "dp=2,cp=2,tp=2", "cp=4,tp=2",
+                                   "cp=2,pp=2", "dp=2,cp=2,pp=2", "cp=2,tp=2,pp=2", "cp=8");
+    set += drawn.one_of("", ",context=ring", ",context=exchange", ",context=gather",
+                        ",context=exchange:2+ring", ",context=exchange:2+gather");
+    set = drawn.with_settings(set);
+    drawn.compare(drawn.one_of(llama, gpt, alibi), set, {"heads", "layers", "part of cp"});
   }
-  EXPECT_GT(trained, static_cast<int>(all) / 3);
+  EXPECT_GT(drawn.trained(), static_cast<int>(all) / 3);
 }
 
 // ---- what a rank sends and holds ----

@@ -3,28 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
-#include <random>
-
-#include "shardwright/plan/set_words.h"
+#include "tests/support/degrees_runs.h"
 #include "tests/support/draws.h"
-#include "tests/support/training_run.h"
 
 namespace shardwright {
 namespace {
 
 using testing::TrainingRun;
-
-PlanRequest request_of(const std::string& set, int micro_batches = 1) {
-  const Constraints said = parse_constraints({"--set", set});
-  PlanRequest out{.devices = static_cast<int>(said.degrees.devices()),
-                  .parallel = Parallel::semi_auto_parallel,
-                  .constraints = said,
-                  .is_set = true};
-  out.constraints.micro_batches = micro_batches;
-  out.constraints.zero_threshold = 0;
-  return out;
-}
 
 struct UnevenCase {
   std::string name;
@@ -40,8 +25,8 @@ TEST_P(EndToEndUneven, has_the_losses_of_one_device) {
   const UnevenCase& c = GetParam();
   const TrainingRun run{
       .model = c.model, .optimizer = {.name = "momentum"}, .precision = DType::f64, .steps = 3};
-  testing::expect_same(testing::run_planned(run, request_of(c.set, c.micro_batches)), testing::run_alone(run),
-                       {.losses = 1e-9, .weights = 1e-7});
+  testing::expect_same(testing::run_planned(run, testing::request_of_set(c.set, c.micro_batches)),
+                       testing::run_alone(run), {.losses = 1e-9, .weights = 1e-7});
 }
 
 const std::string gpt = "gpt:layers=2,hidden=40,heads=5,vocab=47,seq=8,batch=10";
@@ -79,45 +64,22 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return test.param.name; });
 
 TEST(EndToEndUneven, drawn_have_the_losses_of_one_device) {
-  std::mt19937 random(static_cast<unsigned>(11 + testing::further_seeds()));
-  const auto one_of = [&](auto... all) {
-    const std::array<const char*, sizeof...(all)> list{all...};
-    return std::string(list[random() % list.size()]);
-  };
-  int trained = 0;
+  testing::DrawnDegrees drawn(static_cast<unsigned>(11 + testing::further_seeds()));
   const unsigned all = testing::draws(60);
-  std::map<std::string, std::optional<testing::Outcome>> alone;
   for (unsigned i = 0; i < all; ++i) {
-    std::string set = one_of("dp=3", "dp=5", "dp=7", "tp=3", "tp=4", "tp=5", "tp=6", "tp=7", "dp=2,tp=3",
-                             "dp=2,tp=4", "dp=3,tp=2", "dp=3,pp=2", "tp=3,pp=2", "dp=3,cp=2");
-    if (set.find("tp") != set.npos) set += one_of("", ",sequence_parallel=1");
-    if (set.find("pp") != set.npos) set += one_of("", ",schedule=gpipe", ",schedule=interleaved:2");
-    set += one_of("", ",zero=1", ",zero=2", ",zero=3") + one_of("", ",recompute=full", ",recompute=selected");
-    const std::string model =
-        one_of("llama:layers=2,hidden=32,heads=8,kv_heads=4,ffn=50,vocab=47",
-               "gpt:layers=2,hidden=56,heads=7,vocab=53", "gpt:layers=2,hidden=24,heads=3,vocab=30",
-               "llama:layers=2,hidden=48,heads=6,ffn=64,vocab=48",
-               "llama:layers=2,hidden=40,heads=10,kv_heads=2,ffn=50,vocab=48") +
-        one_of(",seq=8", ",seq=10") + one_of(",batch=14", ",batch=16", ",batch=22");
-    const TrainingRun run{
-        .model = model, .optimizer = {.name = "momentum"}, .precision = DType::f64, .steps = 2};
-    SCOPED_TRACE(model + " " + set);
-    std::optional<testing::Outcome> have;
-    try {
-      have = testing::run_planned(run, request_of(set, 2));
-    } catch (const Error& e) {
-      const std::string_view what = e.what();
-      const bool is_refusal =
-          std::ranges::any_of(std::array{"heads", "layers", "sequence of"},
-                              [&](const char* why) { return what.find(why) != what.npos; });
-      EXPECT_TRUE(is_refusal) << what;
-      continue;
-    }
-    ++trained;
-    if (!alone.contains(model)) alone[model] = testing::run_alone(run);
-    testing::expect_same(have, alone[model], {.losses = 1e-9, .weights = 1e-6});
+    const std::string set = drawn.with_settings(
+        drawn.one_of("dp=3", "dp=5", "dp=7", "tp=3", "tp=4", "tp=5", "tp=6", "tp=7", "dp=2,tp=3", "dp=2,tp=4",
+                     "dp=3,tp=2", "dp=3,pp=2", "tp=3,pp=2", "dp=3,cp=2"));
+    std::string model =
+        drawn.one_of("llama:layers=2,hidden=32,heads=8,kv_heads=4,ffn=50,vocab=47",
+                     "gpt:layers=2,hidden=56,heads=7,vocab=53", "gpt:layers=2,hidden=24,heads=3,vocab=30",
+                     "llama:layers=2,hidden=48,heads=6,ffn=64,vocab=48",
+                     "llama:layers=2,hidden=40,heads=10,kv_heads=2,ffn=50,vocab=48");
+    model += drawn.one_of(",seq=8", ",seq=10");
+    model += drawn.one_of(",batch=14", ",batch=16", ",batch=22");
+    drawn.compare(model, set, {"heads", "layers", "sequence of"});
   }
-  EXPECT_GT(trained, static_cast<int>(all) / 2);
+  EXPECT_GT(drawn.trained(), static_cast<int>(all) / 2);
 }
 
 }  // namespace

@@ -301,10 +301,10 @@ std::optional<Pieces> Tables::of_stage(const Constraints& s) {
   // Of one sample for each device, where there can be so few and each has as many.
   const Pieces *shared = nullptr, *unshared = nullptr;
   BesideReplicas waited;
-  for (std::int64_t samples : {std::int64_t{1}, samples_of_device(s)}) {
+  const bool is_even = are_shares_even(s);
+  for (std::int64_t samples : {is_even ? 1 : samples_of_device(s), samples_of_device(s)}) {
     Constraints few = s;
-    if (are_shares_even(s)) few.micro_batches = static_cast<int>(samples_ / samples / replicas_of(s));
-    if (!are_shares_even(s)) samples = samples_of_device(s);
+    if (is_even) few.micro_batches = static_cast<int>(samples_ / samples / replicas_of(s));
     few.recompute = RecomputeMode::none;
     shared = figures(few, summed_of(pipelining_of(s)));
     unshared = alone(s, samples, RecomputeMode::none);
