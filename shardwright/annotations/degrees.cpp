@@ -40,6 +40,12 @@ class Splitter {
     if (by_sequence_parallel_ || parts.context.back() > 1) sequence_ = sequence_dims(graph, calls);
     data_ = add_axes(mesh_, "dp", parts.data), context_ = add_axes(mesh_, "cp", parts.context);
     tensor_ = add_axes(mesh_, "tp", parts.tensor);
+    if (asked.batch_shares && !data_.empty()) {
+      mesh_.axes[at(data_[0])].shares = *asked.batch_shares;
+      batch_axes_ = data_.by_shares();
+    } else {
+      batch_axes_ = data_;
+    }
     context_split_ = {&graph, &sequence_, &mesh_, context_, asked.context};
     experts_ = expert_axes(mesh_, asked.degrees), routing_ = routing_nodes(graph);
     split_.resize(graph.values.size());
@@ -144,12 +150,12 @@ class Splitter {
         if (!batch_[at(node.operands[i].index)][d] || rule.operands[i].dims[d].empty()) continue;
         const int loop = rule.operands[i].dims[d][0];
         Strategy tried = s;
-        tried.loops[at(loop)] = grains_.fit(data_, node, rule, loop, mesh_);
+        tried.loops[at(loop)] = grains_.fit(batch_axes_, node, rule, loop, mesh_);
         if (is_legal(rule, tried)) {
           s = std::move(tried);
           return;
         }
-        check_unsplit(graph_, node, rule.loops[at(loop)], mesh_.count(data_));
+        check_unsplit(graph_, node, rule.loops[at(loop)], mesh_.count(data_), batch_axes_.is_by_shares());
       }
   }
 
@@ -342,6 +348,7 @@ class Splitter {
   SequenceDims sequence_;  // empty: nothing is split by it
   Mesh mesh_;
   Axes data_, context_, tensor_;
+  Axes batch_axes_;  // dp, by shares where the batch has some
   ContextSplit context_split_;
   ExpertAxes experts_;
   std::set<NodeId> routing_;
@@ -357,7 +364,7 @@ class Splitter {
 
 FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Constraints& constraints,
                               bool has_equal_parts) {
-  check_data(graph, calls, constraints.degrees, has_equal_parts);
+  check_data(graph, calls, constraints, has_equal_parts);
   DegreeParts parts = expert_parts(constraints.degrees);
   parts.context = context_parts(constraints);
   for (;;) {

@@ -13,6 +13,8 @@
 // Over `cp` all that has a sequence is split by it. Attention asks keys of the whole sequence (a dim that goes round,
 // layout/rule.h): it gets them as ContextWay says. ../../docs/long-context.md tells which.
 //
+// By `batch_shares` replicas have unequal shares of the batch, those on faster devices more.
+//
 // What dp or tp does not divide is cut unevenly, runs of what stays together at once (grains.h); a dim with fewer of them than
 // tp stays whole. Where there are fewer heads of keys than tp, those devices that share one work repeat its products: tp
 // becomes two axes.

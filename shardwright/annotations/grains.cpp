@@ -90,6 +90,7 @@ std::int64_t Grains::grain_of(const Table& table, const Node& node, const Rule& 
 }
 
 Axes Grains::fit(const Axes& axes, const Node& node, const Rule& rule, int loop, const Mesh& mesh) const {
+  if (axes.is_by_shares()) return axes.of_grain(grain_of(groups_, node, rule, loop));
   if (has_equal_parts_) return axes;
   const std::int64_t size = rule.loops[at(loop)].size, parts = mesh.count(axes);
   std::int64_t grain = grain_of(groups_, node, rule, loop);

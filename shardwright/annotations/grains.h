@@ -19,7 +19,8 @@ class Grains {
   /// `has_equal_parts`: then no axes have a grain. Cost: O(nodes).
   Grains(const Graph& graph, const Calls& calls, bool has_equal_parts);
 
-  /// `axes` as they cut `loop` of `node`: with a grain where they do not divide its runs and are not more than these.
+  /// `axes` as they cut `loop` of `node`: with a grain where they do not divide its runs and are not more than these, or cut it by
+  /// shares.
   Axes fit(const Axes& axes, const Node& node, const Rule& rule, int loop, const Mesh& mesh) const;
 
  private:

@@ -29,6 +29,7 @@ class SetDoor {
     tell_idle_operators();
     tell_idle("zero", arguments_.text("--optimizer-parallel", "0") == "0", {"zero_threshold", "zero_group"});
     tell_idle("cp", said_.degrees.of("cp") == 1, {"context"});
+    tell_idle("dp", said_.degrees.of("dp") == 1, {"batch_shares"});
     tell_idle("recompute", arguments_.text("--recompute", "none").starts_with("none"),
               {"recompute_communication", "recompute_shard_kept"});
     arguments_.heed_none();  // here flags were only looked at

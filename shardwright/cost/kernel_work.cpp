@@ -20,25 +20,49 @@ double imbalance_of(const Node& node, const CallWork& call, const Cluster& clust
   return node.strategy->loops[static_cast<std::size_t>(call.experts)].empty() ? 1 : cluster.routing_imbalance;
 }
 
-std::int64_t row_bytes(const Graph& graph, const Node& node, const CallWork& call) {
+namespace {
+
+/// Of the dim of `size`, on those of `ranks` that have most.
+std::int64_t largest_on(const Axes& axes, const Mesh& mesh, std::int64_t size, RanksOf ranks) {
+  return ranks.count == 0 ? largest_part(axes, mesh, size)
+                          : largest_part(axes, mesh, size, ranks.first, ranks.count);
+}
+
+}  // namespace
+
+double part_of_largest(const Graph& graph, ValueId v, RanksOf ranks) {
+  const Value& value = graph.value(v);
+  if (ranks.count == 0 || !value.layout) return 1;
+  double out = 1;
+  const Mesh& mesh = graph.meshes[static_cast<std::size_t>(value.layout->mesh)];
+  const Shape& shape = value.global_type().shape;
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (const Axes& axes = value.layout->dims[d]; axes.is_by_shares())
+      out *= static_cast<double>(largest_on(axes, mesh, shape[d], ranks)) /
+             static_cast<double>(largest_part(axes, mesh, shape[d]));
+  return out;
+}
+
+std::int64_t row_bytes(const Graph& graph, const Node& node, const CallWork& call, RanksOf ranks) {
   if (call.kind != WorkKind::contraction) return 0;
   const auto element = static_cast<std::int64_t>(size_of(graph.value(node.operands.front()).type.dtype));
   return row_bytes(call.rule, call.kind, element, [&](int loop) {
     const std::int64_t size = call.rule.loops[static_cast<std::size_t>(loop)].size;
     if (!node.strategy) return size;
     const Mesh& mesh = graph.meshes[static_cast<std::size_t>(node.strategy->mesh)];
-    return largest_part(node.strategy->loops[static_cast<std::size_t>(loop)], mesh, size);
+    return largest_on(node.strategy->loops[static_cast<std::size_t>(loop)], mesh, size, ranks);
   });
 }
 
-double share_of(const Graph& graph, const Node& node, const CallWork& call) {
+double share_of(const Graph& graph, const Node& node, const CallWork& call, RanksOf ranks) {
   if (!node.strategy) return 1;
   double share = 1;
   const Mesh& mesh = graph.meshes[static_cast<std::size_t>(node.strategy->mesh)];
   for (std::size_t l = 0; l < call.sizes.size(); ++l) {
     const Axes& axes = node.strategy->loops[l];
     if (axes.empty()) continue;
-    const std::int64_t size = call.sizes[l], parts = mesh.count(axes), most = largest_part(axes, mesh, size);
+    const std::int64_t size = call.sizes[l], parts = mesh.count(axes);
+    const std::int64_t most = largest_on(axes, mesh, size, ranks);
     if (most * parts == size)
       share /= static_cast<double>(parts);
     else

@@ -23,11 +23,19 @@ struct CallWork {
 };
 CallWork call_work(const OpDef& op, const Rule& rule);
 
+/// Of a program's ranks those that are looked at: the one with most of them counts. `count` 0: all.
+struct RanksOf {
+  int first = 0, count = 0;
+};
+
 /// Bytes of which the rows are multiples that one device reads of `node`, a product of `call`; of other work 0.
-std::int64_t row_bytes(const Graph& graph, const Node& node, const CallWork& call);
+std::int64_t row_bytes(const Graph& graph, const Node& node, const CallWork& call, RanksOf ranks = {});
 
 /// One device's share of the loop space of `node`, which makes `call`, the largest; without a strategy nothing is split.
-double share_of(const Graph& graph, const Node& node, const CallWork& call);
+double share_of(const Graph& graph, const Node& node, const CallWork& call, RanksOf ranks = {});
+
+/// Of the bytes that the largest part of `v` has, how many the largest on `ranks` has: 1 but where it is cut by shares.
+double part_of_largest(const Graph& graph, ValueId v, RanksOf ranks);
 
 /// Of what the devices that share the experts of `node` do, how many times the mean the busiest does; 1 of other work.
 double imbalance_of(const Node& node, const CallWork& call, const Cluster& cluster);
@@ -39,7 +47,7 @@ double bytes_read(const Graph& graph, ValueId v, double flops);
 /// move each value between cache and memory once. `is_in_memory(v)`: what passes between them in the cache is not.
 template <class F>
 double bytes_moved(const Graph& graph, const Node& node, double flops, std::vector<ValueId>& moved,
-                   F is_in_memory) {
+                   F is_in_memory, RanksOf ranks = {}) {
   const auto is_new = [&](ValueId v) {
     if (!is_in_memory(v) || std::find(moved.begin(), moved.end(), v) != moved.end()) return false;
     moved.push_back(v);
@@ -47,11 +55,12 @@ double bytes_moved(const Graph& graph, const Node& node, double flops, std::vect
   };
   double bytes = 0;
   for (ValueId v : node.operands)
-    if (is_new(v)) bytes += bytes_read(graph, v, flops);
+    if (is_new(v)) bytes += bytes_read(graph, v, flops) * part_of_largest(graph, v, ranks);
   for (ValueId v : node.results)
     if (is_new(v))
-      bytes +=
-          updates_rows(node) ? bytes_read(graph, v, flops) : static_cast<double>(graph.value(v).type.bytes());
+      bytes += (updates_rows(node) ? bytes_read(graph, v, flops)
+                                   : static_cast<double>(graph.value(v).type.bytes())) *
+               part_of_largest(graph, v, ranks);
   return bytes;
 }
 

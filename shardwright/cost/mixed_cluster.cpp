@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "shardwright/base/error.h"
 
@@ -10,16 +11,20 @@ namespace {
 
 std::int64_t left_of(const Cluster& c) { return c.memory_bytes - c.reserved_bytes; }
 
+/// The mean over all devices of what `of` says of a kind.
+template <class F>
+double mean_of(const std::vector<Cluster>& kinds, F of) {
+  double sum = 0;
+  int devices = 0;
+  for (const Cluster& kind : kinds) sum += kind.devices() * of(kind), devices += kind.devices();
+  return sum / devices;
+}
+
 /// What the mean device costs, if it is known of all.
 std::optional<double> mean_price(const std::vector<Cluster>& kinds) {
-  double all = 0;
-  int devices = 0;
-  for (const Cluster& kind : kinds) {
+  for (const Cluster& kind : kinds)
     if (!kind.price_per_hour) return std::nullopt;
-    all += *kind.price_per_hour * kind.devices();
-    devices += kind.devices();
-  }
-  return all / devices;
+  return mean_of(kinds, [](const Cluster& kind) { return *kind.price_per_hour; });
 }
 
 /// Of each rate of both the one that `pick` takes.
@@ -112,6 +117,25 @@ Cluster joined(std::string name, std::vector<Cluster> kinds, LinkLevel between) 
   out.links.push_back(between);
   set_kinds(out, std::move(kinds));
   return out;
+}
+
+Cluster of_mean_device(Cluster cluster) {
+  const std::vector<Cluster> kinds = std::exchange(cluster.kinds, {});
+  if (kinds.empty()) return cluster;
+  const auto flops = [&](DType type) {
+    return mean_of(kinds, [&](const Cluster& kind) { return kind.flops_per_second.of(type); });
+  };
+  cluster.flops_per_second = {.f64 = flops(DType::f64),
+                              .f32 = flops(DType::f32),
+                              .bf16 = flops(DType::bf16),
+                              .f16 = flops(DType::f16)};
+  cluster.memory_bytes_per_second =
+      mean_of(kinds, [](const Cluster& kind) { return kind.memory_bytes_per_second; });
+  // What is fast is so at its own share of the peak.
+  cluster.efficiency = std::ranges::max(kinds, {}, [](const Cluster& kind) {
+                         return kind.devices() * speed_of(kind);
+                       }).efficiency;
+  return cluster;
 }
 
 Cluster fastest_part(const Cluster& cluster, int count) {

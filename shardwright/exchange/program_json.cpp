@@ -34,11 +34,11 @@ Json mesh_json(const Mesh& mesh) {
   return out;
 }
 
-Json layout_json(const Layout& layout, const Graph& graph) {
+Json layout_json(const Layout& layout, const Graph& graph, const Shape& shape) {
   const Mesh& mesh = graph.meshes[at(layout.mesh)];
   Json out{{"mesh", layout.mesh}, {"dims", Json::array()}};
   for (const Axes& axes : layout.dims) out["dims"].push_back(axes_json(axes, mesh));
-  add_grains(out, layout);
+  add_cuts(out, layout, mesh, shape);
   if (!layout.sum.empty()) out["sum"] = axes_json(layout.sum, mesh);
   if (!layout.max.empty()) out["max"] = axes_json(layout.max, mesh);
   for (const Window& w : layout.windows)
@@ -52,7 +52,7 @@ Json value_json(const Graph& graph, const Value& value) {
   return {{"name", value.name},
           {"type", name_of(value.type.dtype)},
           {"shape", value.global_type().shape},
-          {"layout", layout_json(layout_of(value), graph)}};
+          {"layout", layout_json(layout_of(value), graph, value.global_type().shape)}};
 }
 
 Json names_json(const Graph& graph, const std::vector<ValueId>& values) {
@@ -70,12 +70,14 @@ Json loops_json(const Graph& graph, const Node& node, const Rule& rule) {
   return out;
 }
 
-bool has_grains(const Pipeline& pipeline) {
-  const auto has_grain = [](const Value& v) {
-    return v.layout && std::ranges::any_of(v.layout->dims, [](const Axes& axes) { return axes.grain() > 0; });
-  };
-  return std::ranges::any_of(
-      pipeline.stages, [&](const Program& p) { return std::ranges::any_of(p.graph.values, has_grain); });
+/// The first that can say it.
+int version_of(const Pipeline& pipeline) {
+  int out = 1;
+  for (const Program& p : pipeline.stages)
+    for (const Value& v : p.graph.values)
+      for (const Axes& axes : v.layout ? v.layout->dims : std::vector<Axes>())
+        out = std::max(out, axes.is_by_shares() ? 3 : axes.grain() > 0 ? 2 : 1);
+  return out;
 }
 
 /// Leaves have no rule of interest, and steps are told by their layouts.
@@ -238,7 +240,7 @@ Json outputs_json(const Pipeline& pipeline) {
 
 std::string program_json(const Pipeline& pipeline) {
   Json out{{"format", "shardwright program"},
-           {"version", has_grains(pipeline) ? 2 : 1},
+           {"version", version_of(pipeline)},
            {"ranks", pipeline.rank_count()},
            {"micro_batches", pipeline.micro_batches()},
            {"schedule", name_of(pipeline.pipelining.schedule)},

@@ -8,7 +8,8 @@
 
 namespace shardwright {
 
-/// One document on a line: of version 2 where runs of elements stay together (`grains`), else of 1. Cost: linear in values,
+/// One document on a line: of version 3 where dims are cut by shares (`places`), else of 2 where runs of elements stay together
+/// (`grains`), else of 1. Cost: linear in values,
 /// nodes and instructions of all ranks.
 std::string program_json(const Pipeline& pipeline);
 

@@ -149,6 +149,9 @@ class ShardyWriter {
     const Mesh& mesh = graph_.meshes[at(layout.mesh)];
     std::vector<std::string> dims;
     for (std::size_t d = 0; d < type(v).shape.size(); ++d) {
+      if (d < layout.dims.size() && layout.dims[d].is_by_shares())
+        throw error("{} is cut by shares ({}), which Shardy has no word for: leave batch_shares out", name(v),
+                    to_text(layout, mesh));
       if (d < layout.dims.size() && layout.dims[d].grain() > 0)
         throw error("{} is cut at runs of {} ({}), which Shardy has no word for: split by a divisor", name(v),
                     layout.dims[d].grain(), to_text(layout, mesh));

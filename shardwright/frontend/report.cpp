@@ -213,7 +213,7 @@ std::string strategy_text(const PlannedOperator& op) {
   std::string out;
   for (const auto& [loop, axes] : op.strategy)
     out += fmt::format("{}{}: {}{}", out.empty() ? "" : ", ", loop, join(axes, "."),
-                       op.grains.contains(loop) ? fmt::format("/{}", op.grains.at(loop)) : "");
+                       op.cuts.contains(loop) ? to_text(op.cuts.at(loop)) : "");
   return "{" + out + "}";
 }
 

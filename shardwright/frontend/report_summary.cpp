@@ -100,11 +100,14 @@ SummaryLine network_line(const Graph& graph, const Plan& plan, const BatchSize& 
   return {text(" a step"), text("")};
 }
 
-/// Where samples of a micro-batch are shared unequally: the largest share decides how long all take.
+/// Where samples of a micro-batch are shared unequally: the largest share decides how long all take, or those of the fastest.
 std::string shares_text(const Plan& plan, std::int64_t samples) {
+  const auto by_shares = decided_by(plan, 0).batch_shares;
+  if (by_shares && by_shares->empty()) return " (by the speed of each stage's devices)";
+  if (by_shares) return fmt::format(" (in shares of {})", shardwright::shares_text(*by_shares));
   const auto is_uneven = [](const PlannedOperator& op) {
     return std::ranges::any_of(op.strategy, [&](const auto& split) {
-      return op.grains.contains(split.first) && std::ranges::count(split.second, "dp") > 0;
+      return op.cuts.contains(split.first) && std::ranges::count(split.second, "dp") > 0;
     });
   };
   const int replicas = decided_by(plan, 0).degrees.sharing(Sharing::batch);

@@ -20,7 +20,8 @@ struct JoinedAxes {
              .routing_imbalance = prices.routing_imbalance} {
     for (int x = 0; x < whole.axis_count(); ++x) {
       if (!a.used().contains(x) && !b.used().contains(x)) continue;
-      if (!axes_of.empty() && stand_together(a, last(), x) && stand_together(b, last(), x)) {
+      if (!axes_of.empty() && !whole.has_shares({last(), x}) && stand_together(a, last(), x) &&
+          stand_together(b, last(), x)) {
         axes_of.back().push_back(x);
         mesh.axes.back().size *= whole.size_of(x);
       } else {
@@ -62,7 +63,7 @@ struct JoinedAxes {
     for (int a : axes)
       for (std::size_t j = 0; j < axes_of.size(); ++j)
         if (axes_of[j][0] == a) out.push_back(static_cast<int>(j));
-    return out.of_grain(axes.grain());
+    return out.cut_as(axes);
   }
 };
 

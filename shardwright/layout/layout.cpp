@@ -1,6 +1,7 @@
 #include "shardwright/layout/layout.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "shardwright/layout/uneven.h"
 
@@ -24,22 +25,93 @@ Range cut(std::int64_t n, std::int64_t parts, std::int64_t index) {
   return {at(index), at(index + 1)};
 }
 
+namespace {
+
+/// Of so many shares in all those that a part has: [begin, end).
+struct SharedPart {
+  Range shares;
+  std::int64_t all = 1;
+};
+
+SharedPart shares_of(const Axes& axes, const Mesh& mesh, int rank) {
+  SharedPart out{{0, 1}};
+  for (int a : axes) {  // what the axes before it left is cut by this one
+    const Axis& axis = mesh.axes[static_cast<std::size_t>(a)];
+    const std::vector<int>& shares = axis.shares;
+    const auto place = static_cast<std::size_t>(mesh.coordinate(rank, a));
+    const bool is_shared = axes.is_by_shares() && !shares.empty();
+    const std::int64_t all =
+        is_shared ? std::accumulate(shares.begin(), shares.end(), std::int64_t{0}) : axis.size;
+    const std::int64_t own = is_shared ? shares[place] : 1;
+    const std::int64_t before =
+        is_shared ? std::accumulate(shares.begin(), shares.begin() + static_cast<std::ptrdiff_t>(place),
+                                    std::int64_t{0})
+                  : static_cast<std::int64_t>(place);
+    const std::int64_t width = out.shares.end - out.shares.begin;
+    out.shares.begin = out.shares.begin * all + width * before;
+    out.shares.end = out.shares.begin + width * own;
+    out.all *= all;
+  }
+  return out;
+}
+
+/// The sizes of the parts by shares that the ranks from `first` on have: the smallest and the largest.
+Range sizes_of(const Axes& axes, const Mesh& mesh, std::int64_t n, int first, int count) {
+  Range out{n, 0};
+  for (int rank = first; rank < first + count; ++rank) {
+    const Range part = part_of(axes, mesh, n, rank);
+    out = {std::min(out.begin, part.end - part.begin), std::max(out.end, part.end - part.begin)};
+  }
+  return out;
+}
+
+bool is_shared_out(const Axes& axes, const Mesh& mesh) {
+  return axes.is_by_shares() && mesh.has_shares(axes);
+}
+
+std::int64_t runs_in(std::int64_t n, const Axes& axes) { return n / std::max<std::int64_t>(1, axes.grain()); }
+
+}  // namespace
+
 Range part_of(const Axes& axes, const Mesh& mesh, std::int64_t n, int rank) {
   const std::int64_t grain = std::max<std::int64_t>(1, axes.grain());
-  const Range runs = cut(n / grain, mesh.count(axes), mesh.index_along(rank, axes));
+  Range runs;
+  if (axes.is_by_shares()) {
+    const SharedPart part = shares_of(axes, mesh, rank);
+    runs = {cut(n / grain, part.all, part.shares.begin).begin,
+            cut(n / grain, part.all, part.shares.end).begin};
+  } else {
+    runs = cut(n / grain, mesh.count(axes), mesh.index_along(rank, axes));
+  }
   return {runs.begin * grain, runs.end * grain};
 }
 
 std::int64_t largest_part(const Axes& axes, const Mesh& mesh, std::int64_t n) {
-  const std::int64_t grain = std::max<std::int64_t>(1, axes.grain());
+  if (is_shared_out(axes, mesh)) return sizes_of(axes, mesh, n, 0, mesh.size()).end;
   const std::int64_t parts = mesh.count(axes);
-  return (n / grain + parts - 1) / parts * grain;
+  return (runs_in(n, axes) + parts - 1) / parts * std::max<std::int64_t>(1, axes.grain());
+}
+
+std::int64_t smallest_part(const Axes& axes, const Mesh& mesh, std::int64_t n) {
+  if (is_shared_out(axes, mesh)) return sizes_of(axes, mesh, n, 0, mesh.size()).begin;
+  return runs_in(n, axes) / mesh.count(axes) * std::max<std::int64_t>(1, axes.grain());
+}
+
+std::int64_t largest_part(const Axes& axes, const Mesh& mesh, std::int64_t n, int first, int count) {
+  return is_shared_out(axes, mesh) ? sizes_of(axes, mesh, n, first, count).end : largest_part(axes, mesh, n);
+}
+
+bool are_parts_equal(const Axes& axes, const Mesh& mesh, std::int64_t n) {
+  if (!is_shared_out(axes, mesh)) return runs_in(n, axes) % mesh.count(axes) == 0;
+  return largest_part(axes, mesh, n) == smallest_part(axes, mesh, n);
 }
 
 Axes settled(const Axes& axes, const Mesh& mesh, std::int64_t n) {
-  if (axes.grain() == 0) return axes;
-  const bool is_even = n % axes.grain() == 0 && n / axes.grain() % mesh.count(axes) == 0;
-  return is_even || axes.grain() == 1 ? axes.of_grain(0) : axes;
+  Axes out = axes.by_shares(is_shared_out(axes, mesh));
+  if (out.is_by_shares()) return out.grain() == 1 ? out.of_grain(0) : out;
+  if (out.grain() == 0) return out;
+  const bool is_even = n % out.grain() == 0 && are_parts_equal(out, mesh, n);
+  return is_even || out.grain() == 1 ? out.of_grain(0) : out;
 }
 
 Range Window::of(std::int64_t n, std::int64_t parts, std::int64_t index) const {
@@ -86,8 +158,7 @@ bool is_even(const Layout& layout, const Mesh& mesh, const Shape& shape) {
 }
 
 bool is_cut_unevenly(const Layout& layout, const Mesh& mesh, const Shape& shape, std::size_t d) {
-  const Axes& axes = layout.dims[d];
-  return shape[d] / std::max<std::int64_t>(1, axes.grain()) % mesh.count(axes) != 0;
+  return !are_parts_equal(layout.dims[d], mesh, shape[d]);
 }
 
 Shape local_shape(const Layout& layout, const Mesh& mesh, const Shape& shape) {
@@ -142,7 +213,7 @@ Layout reduced(Layout layout) {
 Axes translate(const Axes& axes, std::span<const Axes> axes_of) {
   Axes out;
   for (int a : axes) out = out.with(axes_of[static_cast<std::size_t>(a)]);
-  return out.of_grain(axes.grain());
+  return out.cut_as(axes);
 }
 
 Layout translate(const Layout& layout, std::span<const Axes> axes_of, int mesh) {
@@ -235,6 +306,7 @@ std::size_t std::hash<shardwright::Layout>::operator()(const shardwright::Layout
   const auto mix = [&](const shardwright::Axes& axes) {
     for (int a : axes) h = (h ^ static_cast<std::size_t>(a + 1)) * 0x100000001b3ULL;
     if (axes.grain() > 0) h = (h ^ static_cast<std::size_t>(axes.grain() << 8)) * 0x100000001b3ULL;
+    if (axes.is_by_shares()) h = (h ^ 0x5aU) * 0x100000001b3ULL;
     h = (h ^ 0xffU) * 0x100000001b3ULL;
   };
   for (const auto& axes : layout.dims) mix(axes);

@@ -5,6 +5,7 @@
 // every rank holds an addend (sum) or a candidate (max); over all other axes the value is replicated.
 // A dim of size n over k parts is cut at floor(i n / k), so parts may be unequal and a refined mesh cuts at
 // the same places. Where runs of g elements stay together (`[tp/128]`: heads of 128 features), it is cut at g floor(i (n/g) / k).
+// By shares (`[dp/shares]`: samples on devices of two kinds) it is cut at floor(n (shares before it) / (all shares)).
 // Text: `[dp.tp, -] sum(sp)`.
 #pragma once
 
@@ -29,9 +30,13 @@ struct Range {
 Range cut(std::int64_t n, std::int64_t parts, std::int64_t index);
 /// The part that `rank` has of a dim of size `n` cut by `axes`.
 Range part_of(const Axes& axes, const Mesh& mesh, std::int64_t n, int rank);
-/// The largest of these parts.
+/// The largest and the smallest of these parts; of those of some of the ranks, from `first` on, the largest.
 std::int64_t largest_part(const Axes& axes, const Mesh& mesh, std::int64_t n);
-/// `axes` without a grain where a dim of size `n` is cut alike without.
+std::int64_t smallest_part(const Axes& axes, const Mesh& mesh, std::int64_t n);
+std::int64_t largest_part(const Axes& axes, const Mesh& mesh, std::int64_t n, int first, int count);
+/// All of them have the same size.
+bool are_parts_equal(const Axes& axes, const Mesh& mesh, std::int64_t n);
+/// `axes` without a grain, and without shares, where a dim of size `n` is cut alike without.
 Axes settled(const Axes& axes, const Mesh& mesh, std::int64_t n);
 
 /// What an operator with a sliding window reads of a dim to compute a part [b, e) of its loop dim of size

@@ -11,9 +11,21 @@ namespace {
 
 std::int64_t volume(const Shape& extent) { return element_count(extent); }
 
+/// As below, of parts by shares: those of the ranks that are 0 along all other axes.
+std::int64_t shared_parts_touched(std::int64_t n, const Axes& axes, const Mesh& mesh, std::int64_t begin,
+                                  std::int64_t end) {
+  std::int64_t out = 0;
+  for (const int rank : mesh.group_of(0, axes)) {
+    const Range part = part_of(axes, mesh, n, rank);
+    out += std::max(part.begin, begin) < std::min(part.end, end);
+  }
+  return out;
+}
+
 /// How many parts of a dim of size `n` cut by `axes` hold some of [begin, end).
 std::int64_t parts_touched(std::int64_t n, const Axes& axes, const Mesh& mesh, std::int64_t begin,
                            std::int64_t end) {
+  if (axes.is_by_shares()) return shared_parts_touched(n, axes, mesh, begin, end);
   const std::int64_t grain = std::max<std::int64_t>(1, axes.grain()), parts = mesh.count(axes);
   const auto part_with = [&](std::int64_t i) { return ((i / grain + 1) * parts - 1) / (n / grain); };
   return part_with(end - 1) - part_with(begin) + 1;
@@ -80,8 +92,8 @@ class Neighbours {
   Axes cut_further(int d, const Axes& axes, const Axes& more) const {
     const Axes out = axes.with(more);
     if (is_target_elsewhere()) return out;
-    const std::int64_t grain = target_.dims[at(d)].grain();
-    return settled(axes.of_grain(grain), mesh_, type_.shape[at(d)]) == axes ? out.of_grain(grain) : out;
+    const Axes& wanted = target_.dims[at(d)];
+    return settled(axes.cut_as(wanted), mesh_, type_.shape[at(d)]) == axes ? out.cut_as(wanted) : out;
   }
 
   void add(Step step, Layout to) {
@@ -200,8 +212,7 @@ class Neighbours {
     if (axes.size() < 2) return;
     for_each_selection(axes, [&](const Axes& order) {
       if (order.size() != axes.size() || order == axes) return;
-      add({.kind = StepKind::permute, .axes = axes.sorted(), .dim_from = d},
-          with_dim(d, order.of_grain(axes.grain())));
+      add({.kind = StepKind::permute, .axes = axes.sorted(), .dim_from = d}, with_dim(d, order.cut_as(axes)));
     });
   }
 
@@ -217,7 +228,7 @@ class Neighbours {
         for (Axes& axes : to.dims) {
           Axes swapped;
           for (int x : axes) swapped.push_back(x == a ? b : x == b ? a : x);
-          axes = swapped.of_grain(axes.grain());
+          axes = swapped.cut_as(axes);
         }
         if (to != *from_) add({.kind = StepKind::permute, .axes = {a, b}}, std::move(to));
       }

@@ -8,6 +8,8 @@ namespace {
 
 constexpr std::int64_t max_ranks = 1 << 20;
 
+constexpr std::string_view shares_word = "/shares";
+
 /// Where the grain of `dp.tp/128` begins, with its slash; npos: it has none. Names have slashes, too, but no numbers behind them.
 std::size_t grain_in(std::string_view word) {
   const std::size_t slash = word.rfind('/');
@@ -29,12 +31,18 @@ void Axes::push_back(int axis) {
 Axes Axes::prefix(int n) const {
   Axes out;
   for (int i = 0; i < n; ++i) out.push_back((*this)[i]);
-  return out.of_grain(grain_);
+  return out.cut_as(*this);
 }
 
 Axes Axes::of_grain(std::int64_t grain) const {
   Axes out = *this;
   out.grain_ = empty() ? 0 : grain;
+  return out;
+}
+
+Axes Axes::by_shares(bool is_by_shares) const {
+  Axes out = *this;
+  out.is_by_shares_ = is_by_shares && !empty();
   return out;
 }
 
@@ -60,7 +68,7 @@ Axes Axes::without(const Axes& others) const {
 Axes Axes::sorted() const {
   Axes out = *this;
   std::sort(out.index_.begin(), out.index_.begin() + out.size_);
-  return out.of_grain(0);
+  return out.cut_as({});
 }
 
 int Mesh::size() const {
@@ -73,6 +81,14 @@ int Mesh::count(const Axes& some) const {
   int n = 1;
   for (int a : some) n *= size_of(a);
   return n;
+}
+
+bool Mesh::has_shares() const {
+  return std::ranges::any_of(axes, [](const Axis& a) { return !a.shares.empty(); });
+}
+
+bool Mesh::has_shares(const Axes& some) const {
+  return std::ranges::any_of(some, [&](int a) { return !axes[static_cast<std::size_t>(a)].shares.empty(); });
 }
 
 Axes Mesh::all_axes() const {
@@ -116,9 +132,10 @@ std::vector<int> Mesh::group_of(int rank, const Axes& some) const {
 
 std::string to_text(const Mesh& mesh) {
   std::string out = "mesh [";
-  for (int a = 0; a < mesh.axis_count(); ++a)
-    out +=
-        fmt::format("{}{}={}", a ? ", " : "", mesh.axes[static_cast<std::size_t>(a)].name, mesh.size_of(a));
+  for (const Axis& a : mesh.axes) {
+    out += fmt::format("{}{}={}", out.ends_with('[') ? "" : ", ", a.name, a.size);
+    if (!a.shares.empty()) out += " by " + shares_text(a.shares);
+  }
   return out + "]";
 }
 
@@ -129,6 +146,7 @@ std::string to_text(const Axes& axes, const Mesh& mesh) {
     out += mesh.axes[static_cast<std::size_t>(a)].name;
   }
   if (axes.grain() > 0) out += fmt::format("/{}", axes.grain());
+  if (axes.is_by_shares()) out += shares_word;
   return out.empty() ? "-" : out;
 }
 
@@ -141,6 +159,12 @@ Mesh parse_mesh(Scanner& in) {
       Axis axis{in.name("an axis name"), 1};
       in.expect("=");
       axis.size = axis_size(axis.name, in.integer("the axis's size"));
+      if (in.accept("by")) {
+        do
+          axis.shares.push_back(
+              static_cast<int>(std::clamp<std::int64_t>(in.integer("a share"), 0, max_ranks)));
+        while (in.accept(":"));
+      }
       mesh.axes.push_back(std::move(axis));
     } while (in.accept(","));
     in.expect("]");
@@ -152,13 +176,18 @@ Mesh parse_mesh(Scanner& in) {
 Axes parse_axes(Scanner& in, const Mesh& mesh) {
   Axes out;
   if (in.accept("-")) return out;
-  const std::string word = in.name("axes or -");
+  const std::string said = in.name("axes or -");
+  const bool is_by_shares = said.ends_with(shares_word);
+  const std::string word = said.substr(0, said.size() - (is_by_shares ? shares_word.size() : 0));
   const std::size_t slash = grain_in(word);
   for (std::string_view name : split(std::string_view(word).substr(0, slash), '.')) {
     const int a = mesh.axis(name);
     if (out.contains(a)) throw error("axis '{}' is used twice in '{}'", name, word);
     out.push_back(a);
   }
+  if (is_by_shares && !mesh.has_shares(out))
+    throw error("'{}': no axis of {} has shares", said, to_text(mesh));
+  out = out.by_shares(is_by_shares);
   if (slash == std::string::npos) return out;
   const auto grain = to_integer(std::string_view(word).substr(slash + 1));
   if (grain.value_or(0) < 1) throw error("'{}': elements that stay together are 1 or more", word);
@@ -172,14 +201,35 @@ int axis_size(std::string_view name, std::int64_t size) {
   return static_cast<int>(size);
 }
 
+std::string shares_text(std::span<const int> shares) {
+  std::string out;
+  for (const int share : shares) out += fmt::format("{}{}", out.empty() ? "" : ":", share);
+  return out;
+}
+
+std::vector<int> shares_of(std::string_view text) {
+  std::vector<int> out;
+  for (const std::string_view word : split(text, ':')) {
+    const auto share = to_integer(word);
+    if (!share || *share < 1 || *share > Axis::most_share)
+      throw error("shares are numbers from 1 to {}, as 3:1, not '{}'", Axis::most_share, text);
+    out.push_back(static_cast<int>(*share));
+  }
+  return out;
+}
+
 void check(const Mesh& mesh) {
   std::set<std::string> names;
   std::int64_t ranks = 1;
   for (const Axis& a : mesh.axes) {
     axis_size(a.name, a.size);
     if (a.name.empty() || a.name == "None" || a.name.find('.') != std::string::npos ||
-        grain_in(a.name) != std::string::npos)
+        grain_in(a.name) != std::string::npos || a.name.ends_with(shares_word))
       throw error("'{}' cannot name an axis", a.name);
+    if (!a.shares.empty() && (static_cast<int>(a.shares.size()) != a.size || std::ranges::min(a.shares) < 1 ||
+                              std::ranges::max(a.shares) > Axis::most_share))
+      throw error("axis '{}' of size {} has shares {}; each along it has one, from 1 on", a.name, a.size,
+                  shares_text(a.shares));
     if (!names.insert(a.name).second) throw error("axis '{}' is twice in {}", a.name, to_text(mesh));
     ranks *= a.size;
     if (ranks > max_ranks) throw error("{} has more than {} ranks", to_text(mesh), max_ranks);
@@ -190,19 +240,34 @@ void check(const Mesh& mesh) {
 
 namespace {
 
-/// Name of the given axis that spans exactly [inner, outer) in accumulated sizes, or nothing.
-std::string name_of_part(std::span<const Mesh> meshes, int inner, int outer) {
+/// Calls `use` with each axis longer than 1 of the given meshes and what it spans in accumulated sizes, [inner, outer).
+template <class F>
+void for_each_span(std::span<const Mesh> meshes, F use) {
   for (const Mesh& mesh : meshes) {
-    int product = 1;
+    int inner = 1;
     for (int a = mesh.axis_count(); a-- > 0;) {
-      const int next = product * mesh.size_of(a);
-      if (product == inner && next == outer && next != product &&
-          !mesh.axes[static_cast<std::size_t>(a)].name.empty())
-        return mesh.axes[static_cast<std::size_t>(a)].name;
-      product = next;
+      const int outer = inner * mesh.size_of(a);
+      if (outer != inner) use(mesh.axes[static_cast<std::size_t>(a)], inner, outer);
+      inner = outer;
     }
   }
-  return "";
+}
+
+/// The axis that spans exactly [inner, outer): with the name and the shares of the first given one that does and has some. Nothing
+/// where one with shares would be taken apart, or others are shared otherwise.
+std::optional<Axis> axis_of_part(std::span<const Mesh> meshes, int inner, int outer) {
+  Axis out{"", outer / inner};
+  bool is_known = false, is_torn = false;
+  for_each_span(meshes, [&](const Axis& axis, int begin, int end) {
+    if (begin != inner || end != outer) {
+      is_torn = is_torn || (!axis.shares.empty() && begin < outer && inner < end);
+      return;
+    }
+    if (out.name.empty()) out.name = axis.name;
+    is_torn = is_torn || (is_known && out.shares != axis.shares);
+    out.shares = axis.shares, is_known = true;
+  });
+  return is_torn ? std::nullopt : std::optional(out);
 }
 
 }  // namespace
@@ -222,9 +287,10 @@ std::optional<Refinement> refine(std::span<const Mesh> meshes) {
   Refinement out;
   std::set<std::string> taken;
   for (std::size_t i = cuts.size(); i-- > 1;) {  // outermost first
-    std::string name = name_of_part(meshes, cuts[i - 1], cuts[i]);
-    if (!taken.insert(name).second) name = "";
-    out.mesh.axes.push_back({name, cuts[i] / cuts[i - 1]});
+    std::optional<Axis> axis = axis_of_part(meshes, cuts[i - 1], cuts[i]);
+    if (!axis) return std::nullopt;
+    if (!taken.insert(axis->name).second) axis->name = "";
+    out.mesh.axes.push_back(*std::move(axis));
   }
   for (Axis& axis : out.mesh.axes)
     for (int k = 0; axis.name.empty(); ++k)

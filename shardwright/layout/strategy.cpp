@@ -32,12 +32,14 @@ Layout sharded_layout(const Rule& rule, const RuleTensor& tensor, const Strategy
   for (const auto& loops : tensor.dims) {
     Axes axes;
     std::int64_t together = 0;  // elements of what is minor to a loop that is cut unevenly
+    bool is_by_shares = false;
     for (int l : loops) {
       const Axes& of_loop = strategy.loops[at(l)];
       axes = axes.with(of_loop);
       together = of_loop.grain() > 0 ? of_loop.grain() : together * rule.loops[at(l)].size;
+      is_by_shares = is_by_shares || of_loop.is_by_shares();
     }
-    out.dims.push_back(axes.of_grain(together > 1 ? together : 0));
+    out.dims.push_back(axes.of_grain(together > 1 ? together : 0).by_shares(is_by_shares));
   }
   for (std::size_t d = 0; d < tensor.windows.size(); ++d) {
     if (tensor.windows[d].loop == 0 || out.dims[d].empty()) continue;
@@ -118,7 +120,7 @@ NodeLayouts layouts_of(const Rule& rule, const Strategy& strategy) {
 namespace {
 
 bool is_even(const LoopDim& dim, const Axes& axes, const Mesh& mesh) {
-  return dim.size / std::max<std::int64_t>(1, axes.grain()) % mesh.count(axes) == 0;
+  return !axes.is_by_shares() && are_parts_equal(axes, mesh, dim.size);
 }
 
 std::optional<std::string> violation_of(const Rule& rule, const Strategy& strategy, const Mesh& mesh,
@@ -234,8 +236,7 @@ bool may_have_empty_parts(const Rule& rule) {
 
 bool may_be_cut_unevenly(const Rule& rule, const Strategy& strategy, const Mesh& mesh, int loop) {
   const Axes& axes = strategy.loops[at(loop)];
-  const bool has_empty =
-      mesh.count(axes) > rule.loops[at(loop)].size / std::max<std::int64_t>(1, axes.grain());
+  const bool has_empty = smallest_part(axes, mesh, rule.loops[at(loop)].size) == 0;
   if (has_empty && !may_have_empty_parts(rule)) return false;
   const auto is_left = [&](int l) {  // it is not cut down to 1
     return l == loop || mesh.count(strategy.loops[at(l)]) < rule.loops[at(l)].size;
@@ -263,7 +264,7 @@ std::optional<LoopCut> uneven_cut(const Rule& rule, const std::vector<int>& loop
   const auto [major, minor] = major_loop(rule, loops);
   const std::int64_t grain = std::max<std::int64_t>(1, axes.grain());
   if (major < 0 || grain % minor) return std::nullopt;
-  const LoopCut out{major, axes.of_grain(grain / minor)};
+  const LoopCut out{major, axes.of_grain(grain / minor)};  // by shares where these are
   return is_even(rule.loops[at(major)], out.axes, mesh) ? std::nullopt : std::optional(out);
 }
 

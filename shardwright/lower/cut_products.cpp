@@ -157,7 +157,7 @@ class Cutting {
   /// Rows of `size` that lie over `apart`, each part in as many pieces; nothing where these would be unequal.
   static std::optional<Cut> sized(Cut cut, const Axes& apart, const Mesh& mesh, std::int64_t size) {
     const std::int64_t parts = mesh.count(apart);
-    if (apart.grain() > 0) return std::nullopt;
+    if (!apart.is_cut_plainly()) return std::nullopt;
     for (std::int64_t pieces = most_pieces; pieces >= fewest_pieces; pieces /= 2)
       if (size % (parts * pieces) == 0 && size > pieces) {
         cut.parts = parts;

@@ -68,7 +68,7 @@ class Reading {
     if (planned.mesh < 0 || planned.mesh >= static_cast<int>(plan_.meshes.size()))
       throw error("there is no mesh {}", planned.mesh);
     // Repeated layers say the same of the same calls.
-    const Said said{calls_.of(id), planned.mesh, planned.strategy, planned.grains, planned.in};
+    const Said said{calls_.of(id), planned.mesh, planned.strategy, planned.cuts, planned.in};
     auto known = known_.find(said);
     if (known == known_.end()) known = known_.emplace(said, strategy_of(planned, calls_.rule(id))).first;
     out_.strategies[at(id.index)] = known->second;
@@ -82,7 +82,7 @@ class Reading {
     for (const auto& [loop, axes] : planned.strategy) {
       for (const std::string& axis : axes) mesh.axis(axis);  // there is one of that name
       text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", loop, axes.empty() ? "-" : join(axes, "."));
-      if (planned.grains.contains(loop)) text += fmt::format("/{}", planned.grains.at(loop));
+      if (planned.cuts.contains(loop)) text += to_text(planned.cuts.at(loop));
     }
     text = "{" + text + "}";
     Scanner in(text, "strategy");
@@ -124,7 +124,7 @@ class Reading {
   const Calls calls_;
   Choices out_;
   /// Call, mesh, strategy, and the parts of inputs that are told.
-  using Said = std::tuple<int, int, decltype(PlannedOperator::strategy), decltype(PlannedOperator::grains),
+  using Said = std::tuple<int, int, decltype(PlannedOperator::strategy), decltype(PlannedOperator::cuts),
                           decltype(PlannedOperator::in)>;
   std::map<Said, Strategy> known_;
   std::unordered_map<std::string_view, int> values_;  // by name

@@ -7,6 +7,7 @@
 #include "shardwright/base/quantity.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/cost/framework.h"
+#include "shardwright/layout/mesh.h"
 #include "shardwright/plan/constraints.h"
 
 namespace shardwright {
@@ -66,6 +67,7 @@ std::string text_of(const ContextWays& ways) {
   return ways.exchanged == 1 ? std::string(way) : fmt::format("exchange:{}+{}", ways.exchanged, way);
 }
 std::string text_of(const std::string& word) { return word; }
+std::string text_of(const std::vector<int>& shares) { return shares.empty() ? "speed" : shares_text(shares); }
 /// In braces where it has commas.
 std::string text_of(const CommFusion& fusion) {
   const std::string text = to_text(fusion);
@@ -129,6 +131,18 @@ void read_context(Constraints& c, std::string_view, const Given& value) {
   c.context = out;
 }
 
+/// `speed`, or a number for each of dp.
+void read_batch_shares(Constraints& c, std::string_view, const Given& value) {
+  if (value.text == "speed")
+    c.batch_shares = std::vector<int>{};
+  else
+    try {
+      c.batch_shares = shares_of(value.text);
+    } catch (const Error&) {
+      throw value.wrong("should be speed, or a share for each of dp, such as 3:1");
+    }
+}
+
 /// Operators are said by their names.
 void read_offload(Constraints& c, std::string_view, const Given& value) {
   const bool has_braces = value.text.starts_with('{') && value.text.ends_with('}');
@@ -189,6 +203,7 @@ Rows of_step() {
           switched<&Constraints::sequence_parallel>("sequence_parallel"),
           switched<&Constraints::overlap_tensor>("overlap_tensor"),
           kept(word<&Constraints::context>("context", read_context)),
+          kept(word<&Constraints::batch_shares>("batch_shares", read_batch_shares)),
           kept(word<&Constraints::offload>("offload", read_offload)),
           kept(word<&Constraints::comm_fusion>("comm_fusion", read_comm_fusion)),
           kept(word<&Constraints::framework>("framework",

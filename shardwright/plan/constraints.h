@@ -122,6 +122,7 @@ struct Constraints {
   std::optional<bool> sequence_parallel;  // what tp would repeat is split by the sequence
   std::optional<bool> overlap_tensor;     // products beside their transfers
   std::optional<ContextWays> context;     // of cp; not said: what sends less
+  Rare<std::vector<int>> batch_shares;    // of each of dp in a micro-batch; none: by the speed of devices
   Rare<Offload> offload;                  // shares; of operators `hosted` says it
   Rare<CommFusion> comm_fusion;           // limits; of parameters fusion_numbers say it
   Rare<std::string> framework;            // by whose memory a plan is judged

@@ -23,6 +23,18 @@ std::optional<Degrees> degrees_of(const StagePlan& stage) {
   return out;
 }
 
+/// Of the batch of a micro-batch, where devices have unequal ones; of each stage its own.
+Rare<std::vector<int>> batch_shares_of(const Plan& plan) {
+  Rare<std::vector<int>> out;
+  for (const StagePlan& stage : plan.stages)
+    for (const Axis& axis : stage.meshes.front().axes) {
+      if (axis.shares.empty()) continue;
+      if (out && *out != axis.shares) return std::vector<int>{};
+      out = axis.shares;
+    }
+  return out;
+}
+
 /// Of all stages; nothing where they differ.
 std::optional<Degrees> degrees_of(const Plan& plan) {
   const std::optional<Degrees> out = degrees_of(plan.stages.front());
@@ -83,12 +95,13 @@ Constraints decided_by(const Plan& plan, std::int64_t samples) {
   for (std::string& name : std::exchange(shares.operators, {})) out.hosted.insert(std::move(name));
   if (shares.is_on()) out.offload = std::move(shares);
   if (s.overlap_tensor) out.overlap_tensor = true;
+  out.batch_shares = batch_shares_of(plan);
   if (s.pipelining.stages > 1) out.schedule = s.pipelining.schedule;
   return out;
 }
 
 bool decide_alike(const PlannedOperator& a, const PlannedOperator& b) {
-  return a.name == b.name && a.strategy == b.strategy && a.grains == b.grains && a.mesh == b.mesh &&
+  return a.name == b.name && a.strategy == b.strategy && a.cuts == b.cuts && a.mesh == b.mesh &&
          a.out == b.out;
 }
 

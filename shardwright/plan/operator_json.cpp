@@ -26,16 +26,28 @@ std::vector<std::vector<std::int64_t>> splits_of(const Json& json, const char* k
   return out;
 }
 
+void check_is_split(const char* key, const std::string& loop, const PlannedOperator& op) {
+  const auto name = &std::pair<std::string, std::vector<std::string>>::first;
+  if (std::ranges::find(op.strategy, loop, name) == op.strategy.end())
+    throw error("\"{}\": the strategy does not split '{}'", key, loop);
+}
+
 /// Of loop dims that the strategy splits.
-std::map<std::string, std::int64_t> grains_of(const Json& json, const PlannedOperator& op) {
+std::map<std::string, UnevenCut> cuts_of(const Json& json, const PlannedOperator& op) {
   constexpr std::int64_t most = std::int64_t{1} << 53;
-  if (!json.is_object()) throw kind_error("grains", "an object of loop dims", json);
-  std::map<std::string, std::int64_t> out;
-  for (const auto& [loop, grain] : json.items()) {
-    if (std::ranges::find(op.strategy, loop, &std::pair<std::string, std::vector<std::string>>::first) ==
-        op.strategy.end())
-      throw error("\"grains\": the strategy does not split '{}'", loop);
-    out[loop] = long_of(grain, loop.c_str(), 1, most);
+  std::map<std::string, UnevenCut> out;
+  if (json.contains("grains")) {
+    if (!json.at("grains").is_object())
+      throw kind_error("grains", "an object of loop dims", json.at("grains"));
+    for (const auto& [loop, grain] : json.at("grains").items()) {
+      check_is_split("grains", loop, op);
+      out[loop].grain = long_of(grain, loop.c_str(), 1, most);
+    }
+  }
+  for (const std::string& loop :
+       member_or(json, "by_shares", "a list of loop dims", std::vector<std::string>{})) {
+    check_is_split("by_shares", loop, op);
+    out[loop].is_by_shares = true;
   }
   return out;
 }
@@ -47,7 +59,10 @@ Json operator_json(const PlannedOperator& op) {
   Json strategy = Json::object();
   for (const auto& [loop, axes] : op.strategy) strategy[loop] = axes;
   out["strategy"] = strategy;
-  for (const auto& [loop, grain] : op.grains) out["grains"][loop] = grain;
+  for (const auto& [loop, cut] : op.cuts) {
+    out["grains"][loop] = cut.grain;
+    if (cut.is_by_shares) out["by_shares"].push_back(loop);
+  }
   if (op.mesh > 0) out["mesh"] = op.mesh;
   out["in"] = op.in;
   if (!op.out.empty()) out["out"] = op.out;
@@ -61,14 +76,15 @@ PlannedOperator operator_of(const Json& json) {
   PlannedOperator op{.name = member(json, "name").is_string() ? json.at("name").get<std::string>() : ""};
   if (op.name.empty()) throw kind_error("name", "the name of an operator", json.at("name"));
   try {
-    check_keys(json, {"name", "kind", "strategy", "grains", "mesh", "in", "out", "fixed", "reason", "stage"});
+    check_keys(json, {"name", "kind", "strategy", "grains", "by_shares", "mesh", "in", "out", "fixed",
+                      "reason", "stage"});
     op.kind = text_or(json, "kind", "");
     if (!member(json, "strategy").is_object())
       throw kind_error("strategy", "an object of loop dims", json.at("strategy"));
     for (const auto& [loop, unused] : json.at("strategy").items())
       op.strategy.emplace_back(loop, member_or(json.at("strategy"), loop.c_str(), "a list of axis names",
                                                std::vector<std::string>{}));
-    if (json.contains("grains")) op.grains = grains_of(json.at("grains"), op);
+    op.cuts = cuts_of(json, op);
     if (json.contains("mesh")) op.mesh = integer_of(json.at("mesh"), "mesh", 0, 100);
     if (json.contains("in")) op.in = splits_of(json.at("in"), "in");
     op.out = text_or(json, "out", "");

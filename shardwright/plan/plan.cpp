@@ -118,6 +118,10 @@ StagedGraph staged(const Graph& graph, const Plan& plan) {
   return out;
 }
 
+std::string to_text(const UnevenCut& cut) {
+  return fmt::format("/{}{}", cut.grain, cut.is_by_shares ? "/shares" : "");
+}
+
 Cluster Plan::cluster_of(std::size_t stage) const {
   const int group = settings.pipelining.stage_of(static_cast<int>(stage));
   int first = 0;

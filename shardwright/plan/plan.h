@@ -67,17 +67,26 @@ struct Settings {
   bool operator==(const Settings&) const = default;
 };
 
+/// How a loop dim is cut where its axes do not divide it, or it is cut by their shares: runs of so many elements stay together.
+struct UnevenCut {
+  std::int64_t grain = 1;
+  bool is_by_shares = false;
+  auto operator<=>(const UnevenCut&) const = default;
+};
+/// What stands behind its axes: `/128`, `/1/shares`.
+std::string to_text(const UnevenCut& cut);
+
 struct PlannedOperator {
   std::string name;
   std::string kind;  // operator
   std::vector<std::pair<std::string, std::vector<std::string>>>
       strategy;  // loop dim -> axes; `+0`: linear group
   int mesh = 0;
-  std::vector<std::vector<std::int64_t>> in;        // parts per input dim, as in the seeds; told, not obeyed
-  std::string out;                                  // layout that the result is brought into, or empty
-  Reason reason;                                    // told, not obeyed
-  bool is_fixed = false;                            // by annotations or the mode; told, not obeyed
-  std::map<std::string, std::int64_t> grains = {};  // of loop dims that are cut unevenly: what stays together
+  std::vector<std::vector<std::int64_t>> in;   // parts per input dim, as in the seeds; told, not obeyed
+  std::string out;                             // layout that the result is brought into, or empty
+  Reason reason;                               // told, not obeyed
+  bool is_fixed = false;                       // by annotations or the mode; told, not obeyed
+  std::map<std::string, UnevenCut> cuts = {};  // of loop dims that are not cut evenly
   bool operator==(const PlannedOperator&) const = default;
 };
 

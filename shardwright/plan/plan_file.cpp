@@ -22,7 +22,19 @@ constexpr int format_version = 2;
 
 Json mesh_json(const Mesh& mesh) {
   Json out = Json::object();
-  for (const Axis& a : mesh.axes) out[a.name] = a.size;
+  for (const Axis& a : mesh.axes) out[a.name] = a.shares.empty() ? Json(a.size) : Json(a.shares);
+  return out;
+}
+
+/// Of a list of shares.
+Axis shared_axis(const std::string& name, const Json& shares) {
+  Axis out{name, axis_size(name, static_cast<std::int64_t>(shares.size()))};
+  for (const Json& share : shares) {
+    const auto n = integer_in(share);
+    if (!n || *n < 1 || *n > Axis::most_share)
+      throw kind_error(name, "the size of an axis, or a share from 1 on for each along it", shares);
+    out.shares.push_back(static_cast<int>(*n));
+  }
   return out;
 }
 
@@ -30,6 +42,10 @@ Mesh mesh_of(const Json& json, const char* key) {
   if (!json.is_object()) throw kind_error(key, "an object of axis names and sizes", json);
   Mesh mesh;
   for (const auto& [name, size] : json.items()) {
+    if (size.is_array()) {
+      mesh.axes.push_back(shared_axis(name, size));
+      continue;
+    }
     const auto n = integer_in(size);
     if (!n) throw kind_error(name, "the integer size of an axis", size);
     mesh.axes.push_back({name, axis_size(name, *n)});

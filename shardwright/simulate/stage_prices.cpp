@@ -1,7 +1,9 @@
 #include "shardwright/simulate/stage_prices.h"
 
 #include <algorithm>
+#include <span>
 
+#include "shardwright/cost/mixed_cluster.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
@@ -52,8 +54,13 @@ StagePrices::StagePrices(const Program& program, int stage, const Cluster& clust
       graph_(program.graph),
       stage_(stage),
       cluster_(cluster),
-      host_(of_host(cluster)),
       redistributor_(redistributor_for(graph_.meshes, cluster)) {
+  int first = 0;
+  for (const Cluster& kind : kinds_of(cluster)) {
+    kinds_.push_back({kind, of_host(kind), {first, kind.devices()}});
+    first += kind.devices();
+  }
+  if (kinds_.empty()) kinds_.push_back({cluster, of_host(cluster), {}});
   for (const Fusion& f : fusions_of(graph_)) ends_.emplace(f.begin.index, f.end);
   if (!cluster.caches.empty()) reuse_.emplace(program);
 }
@@ -66,19 +73,39 @@ bool StagePrices::is_free(const Fusion& fusion) const {
 }
 
 /// Of a table that is read in part, as much of that part.
-void StagePrices::add_cached_bytes(Work& work, int first) const {
+void StagePrices::add_cached_bytes(Work& work, int first, const Cluster& device) const {
   if (!reuse_) return;
   work.is_ordered = true;
   double touched = 0;
   for (const Touch& t : reuse_->of(first)) touched += t.bytes;
-  for (const Touch& t : reuse_->of(first))
-    add_cached(work, t.bytes * work.bytes / touched, t.since, cluster_);
+  for (const Touch& t : reuse_->of(first)) add_cached(work, t.bytes * work.bytes / touched, t.since, device);
+}
+
+void StagePrices::add_peak_seconds(const Fusion& fusion) {
+  for (NodeId id = fusion.begin; id < fusion.end; ++id.index) {
+    const Node& node = graph_.node(id);
+    const CallWork& call = works_.of(graph_, node);
+    if (streams(call.kind)) continue;
+    double peak = 0;  // of all devices together
+    for (const Devices& kind : kinds_)
+      peak += kind.device.flops_per_second.of(dtype_of(graph_, node)) *
+              (kinds_.size() == 1 ? program_.rank_count() : kind.ranks.count);
+    (node.is_recomputed ? repeated_peak_seconds_ : peak_seconds_) += call.flops / peak;
+  }
+}
+
+StagePrices::Timed StagePrices::timed(const Fusion& fusion) {
+  if (is_free(fusion)) return {};
+  add_peak_seconds(fusion);
+  Timed out = timed(fusion, kinds_.front());
+  for (const Devices& kind : std::span(kinds_).subspan(1))
+    if (Timed other = timed(fusion, kind); other.seconds > out.seconds) out = std::move(other);
+  return out;
 }
 
 /// Nodes that run together move each value between cache and memory once, and those only they use never. The first
 /// decides by its rule what limits them: the others are point-wise.
-StagePrices::Timed StagePrices::timed(const Fusion& fusion) {
-  if (is_free(fusion)) return {};
+StagePrices::Timed StagePrices::timed(const Fusion& fusion, const Devices& on) {
   const auto is_in_memory = [this](ValueId v) { return place(v) != no_place; };
   Timed out;
   Work& all = out.work;
@@ -88,17 +115,14 @@ StagePrices::Timed StagePrices::timed(const Fusion& fusion) {
   for (NodeId id = fusion.begin; id < fusion.end; ++id.index) {
     const Node& node = graph_.node(id);
     const CallWork& call = works_.of(graph_, node);
-    if (!streams(call.kind))
-      (node.is_recomputed ? repeated_peak_seconds_ : peak_seconds_) +=
-          call.flops / cluster_.flops_per_second.of(dtype_of(graph_, node)) / program_.rank_count();
     if (id == fusion.begin) {
       all.kind = call.kind;
-      all.row_bytes = row_bytes(graph_, node, call);
+      all.row_bytes = row_bytes(graph_, node, call, on.ranks);
       all.is_batched = call.is_batched;
     }
     Work own{.kind = all.kind, .dtype = all.dtype};
-    own.flops = call.flops * share_of(graph_, node, call) * imbalance_of(node, call, cluster_);
-    own.bytes = bytes_moved(graph_, node, own.flops, moved_, is_in_memory);
+    own.flops = call.flops * share_of(graph_, node, call, on.ranks) * imbalance_of(node, call, cluster_);
+    own.bytes = bytes_moved(graph_, node, own.flops, moved_, is_in_memory, on.ranks);
     all.flops += own.flops;
     all.bytes += own.bytes;
     if (fusion.size() > 1) own.kind = call.kind;
@@ -106,9 +130,9 @@ StagePrices::Timed StagePrices::timed(const Fusion& fusion) {
     works.push_back(own);
     out.owned.push_back({stage_, node.owner, &OperatorSeconds::compute, 0});
   }
-  add_cached_bytes(all, fusion.begin.index);
+  add_cached_bytes(all, fusion.begin.index, on.device);
   const bool is_on_host = graph_.node(fusion.begin).space == Space::host;
-  const Cluster& devices = is_on_host ? host_ : cluster_;
+  const Cluster& devices = is_on_host ? on.host : on.device;
   out.seconds = compute_seconds(all, devices);
   double alone = 0;
   for (std::size_t i = 0; i < works.size(); ++i) {

@@ -1,4 +1,5 @@
-// What the nodes of a stage's program take: kernels, fused as they run, and transfers.
+// What the nodes of a stage's program take: kernels, fused as they run, and transfers. On devices of several kinds a kernel takes what it
+// takes those of the kind that is done last, with the shares of the batch that these have.
 #pragma once
 
 #include <optional>
@@ -76,9 +77,17 @@ class StagePrices {
     double seconds = 0;
     std::vector<OwnedSeconds> owned = {};
   };
+  /// Devices that are alike.
+  struct Devices {
+    Cluster device;
+    Cluster host;  // its processors, as a device's share of them
+    RanksOf ranks;
+  };
   Timed timed(const Fusion& fusion);
+  Timed timed(const Fusion& fusion, const Devices& on);
   const Timed& timed(int first);
-  void add_cached_bytes(Work& work, int first) const;
+  void add_peak_seconds(const Fusion& fusion);
+  void add_cached_bytes(Work& work, int first, const Cluster& device) const;
   /// Of a step by itself.
   double seconds_of(const Node& node);
   std::int64_t place(ValueId v) const { return program_.offset(v); }
@@ -88,7 +97,7 @@ class StagePrices {
   const Graph& graph_;
   int stage_;
   const Cluster& cluster_;
-  Cluster host_;  // its processors, as a device's share of them
+  std::vector<Devices> kinds_;
   Redistributor redistributor_;
   CallWorks works_;
   std::optional<Reuse> reuse_;  // where the cluster has caches

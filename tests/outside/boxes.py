@@ -78,11 +78,15 @@ def floor_box(value, mesh, rank):
     sizes, at = dict(mesh), coordinates(mesh, rank)
     box = []
     grains = value["layout"].get("grains") or [1] * len(value["shape"])
-    for extent, axes, grain in zip(value["shape"], value["layout"]["dims"], grains):
+    places = value["layout"].get("places") or [None] * len(value["shape"])
+    for extent, axes, grain, told in zip(value["shape"], value["layout"]["dims"], grains, places):
         parts, index = 1, 0
         for axis in axes:
             parts, index = parts * sizes[axis], index * sizes[axis] + at[axis]
         runs = extent // grain
+        if told:
+            box.append((told[index], told[index + 1]))
+            continue
         box.append((runs * index // parts * grain, runs * (index + 1) // parts * grain))
     return box
 

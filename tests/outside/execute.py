@@ -51,9 +51,11 @@ def box_of(value, stage, rank):
     mesh = stage["meshes"][layout["mesh"]]
     windows = layout.get("windows") or [None] * len(value["shape"])
     grains = layout.get("grains") or [1] * len(value["shape"])
-    for n, axes, window, grain in zip(value["shape"], layout["dims"], windows, grains):
+    places = layout.get("places") or [None] * len(value["shape"])
+    for n, axes, window, grain, told in zip(value["shape"], layout["dims"], windows, grains, places):
         parts, i = part_of(rank, mesh, axes)
         out.append(window_range(n, parts, i, window) if window
+                   else (told[i], told[i + 1]) if told
                    else tuple(grain * at for at in cut(n // grain, parts, i)))
     return out
 
@@ -523,7 +525,7 @@ class Rank:
 
 class Program:
     def __init__(self, program, weights):
-        assert program["format"] == "shardwright program" and program["version"] <= 2
+        assert program["format"] == "shardwright program" and program["version"] <= 3
         self.stages = [Stage(s) for s in program["stages"]]
         self.posted = {}
         self.ranks = [Rank(program, r, self.stages, self.posted) for r in range(program["ranks"])]

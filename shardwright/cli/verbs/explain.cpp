@@ -24,13 +24,16 @@ Json candidate_json(const Explanation& e, const Candidate& c, const Mesh& mesh) 
     for (int a : c.strategy.loops[l])
       for (std::string_view axis : split(mesh.axes[static_cast<std::size_t>(a)].name, '/'))
         strategy[e.rule.loops[l].name].push_back(axis);
-  Json grains = Json::object();
-  for (std::size_t l = 0; l < e.rule.loops.size(); ++l)
+  Json grains = Json::object(), by_shares = Json::array();
+  for (std::size_t l = 0; l < e.rule.loops.size(); ++l) {
     if (const std::int64_t grain = c.strategy.loops[l].grain(); grain > 0)
       grains[e.rule.loops[l].name] = grain;
+    if (c.strategy.loops[l].is_by_shares()) by_shares.push_back(e.rule.loops[l].name);
+  }
   for (const RuleTensor& tensor : e.rule.operands) in.push_back(integers_of(tensor, c.strategy, mesh));
   Json out{{"strategy", strategy}, {"in", in}};
   if (!grains.empty()) out["grains"] = grains;
+  if (!by_shares.empty()) out["by_shares"] = by_shares;
   out.update({{"compute_seconds", c.cost.compute_seconds},
               {"communication_seconds", c.cost.communication_seconds},
               {"redistribution_seconds", c.cost.redistribution_seconds},

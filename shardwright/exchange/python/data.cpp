@@ -22,7 +22,7 @@ Json placed_json(const Graph& graph, ValueId v) {
     out["dims"].push_back(Json::array());
     for (int a : axes) out["dims"].back().push_back(mesh.axes[at(a)].name);
   }
-  add_grains(out, layout);
+  add_cuts(out, layout, mesh, value.global_type().shape);
   return out;
 }
 

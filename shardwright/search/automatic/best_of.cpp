@@ -62,6 +62,7 @@ class BestOf {
 
   Plan plan() {
     try_lower_limits();
+    try_shares();
     try_contexts();
     if (may_offload()) {
       if (!is_quick() || !best_.fits || memory_costs_time()) try_offloads();
@@ -118,11 +119,23 @@ class BestOf {
     }
   }
 
+  /// Replicas on devices of several kinds have as much of the batch as they are fast.
+  void try_shares() {
+    PlanRequest asked = request_;
+    if (request_.cluster->kinds.empty() || asked.constraints.batch_shares || is_late()) return;
+    asked.constraints.batch_shares = std::vector<int>{};
+    try_other(std::move(asked));
+  }
+
   /// Returns whether it is better.
-  bool try_context(int parts) try {
+  bool try_context(int parts) {
     PlanRequest asked = request_;
     asked.constraints.degrees.set("cp", parts);
-    Misses misses;  // those with whole sequences err otherwise
+    return try_other(std::move(asked));
+  }
+
+  bool try_other(PlanRequest asked) try {
+    Misses misses;  // those with whole sequences, or equal shares, err otherwise
     Found other = run_(tables_, misses, asked, best_.fits ? best_.seconds : most_seconds);
     looked_.add(other.looked);
     if (const auto least = least_of(other, misses); bound_ && least) bound_ = std::min(*bound_, *least);
@@ -320,7 +333,7 @@ class BestOf {
   std::optional<double> bound_;            // seconds that no plan undercuts
   std::optional<double> bound_with_host_;  // the same of plans with memory on the host, too
   Looked looked_;
-  PlanRequest asked_;  // with the parts of sequences that the best one has
+  PlanRequest asked_;  // with the parts of sequences, or the shares of the batch, that the best one has
 };
 
 }  // namespace

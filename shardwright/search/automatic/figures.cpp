@@ -95,6 +95,8 @@ Recompute of_all(const Graph& part, const RecomputeOptions& options) {
 
 Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& s, const FiguresFor& what) {
   PlanRequest asked = with_structure(what.request, s);
+  if (asked.constraints.batch_shares)
+    asked.constraints.batch_shares = std::vector<int>{};  // of alike devices
   asked.devices = what.stage.devices();
   asked.cluster = what.stage;
   asked.micro_batches = {.count = what.summed, .interleave = settings_of(asked).pipelining.interleave};

@@ -8,7 +8,7 @@
 #include "shardwright/annotations/expert_axes.h"
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
-#include "shardwright/cost/cluster.h"
+#include "shardwright/cost/mixed_cluster.h"
 #include "shardwright/search/planning/search_for.h"
 
 namespace shardwright::automatic {
@@ -42,6 +42,7 @@ class Enumeration {
         devices_(request.devices),
         may_wait_(may_wait),
         has_equal_parts_(request.has_equal_parts),
+        cluster_(request.cluster ? &*request.cluster : nullptr),
         step_(step) {
     if (request.most_stages) most_stages_ = *request.most_stages;
     for (const Sharing sharing : {Sharing::stages, Sharing::work, Sharing::sequence, Sharing::batch})
@@ -93,6 +94,7 @@ class Enumeration {
     for (int count : step_.counts) {
       const std::int64_t at_once = step_.samples / count;
       if (step_.samples % count || !can_be_shared(at_once, replicas)) continue;
+      if (fixed_.batch_shares && !takes_shares(at_once, replicas, stages)) continue;
       if (fixed_.micro_batch && *fixed_.micro_batch != at_once / replicas) continue;
       if (stages > 1 && !says(fixed_, Sharing::stages) && stages > most_stages_of(count)) continue;
       if (stages == 1 && fixed_.schedule) continue;  // it would order nothing
@@ -103,6 +105,7 @@ class Enumeration {
           s.schedule = schedule;
           s.sequence_parallel = by_sequence;
           s.context = fixed_.context;
+          s.batch_shares = fixed_.batch_shares;
           s.overlap_tensor = fixed_.overlap_tensor;
           add(s);
         }
@@ -113,6 +116,18 @@ class Enumeration {
   bool can_be_shared(std::int64_t samples, int replicas) const {
     return samples % replicas == 0 ||
            (samples > replicas && step_.experts < 2 && !fixed_.micro_batch && !has_equal_parts_);
+  }
+
+  /// Unequal ones of the batch, as they are asked for: by speed, of more samples than replicas, in a stage on devices of several kinds.
+  bool takes_shares(std::int64_t samples, int replicas, int stages) const {
+    const int asked = static_cast<int>(fixed_.batch_shares->size());
+    if (step_.experts >= 2 || has_equal_parts_) return false;
+    if (asked > 0) return asked == replicas;
+    if (replicas == 1 || samples <= replicas) return false;
+    const int devices = devices_ / stages;
+    for (int stage = 0; stage < stages; ++stage)
+      if (cluster_ && !cluster_->kinds.empty() && !kind_of(*cluster_, stage * devices, devices)) return true;
+    return false;
   }
 
   /// With one micro-batch the other stages wait; a few of them may still be faster than more replicas. Where their number is
@@ -168,6 +183,7 @@ class Enumeration {
   const Constraints& fixed_;
   int devices_;
   bool may_wait_, has_equal_parts_;
+  const Cluster* cluster_;
   int most_stages_ = most_devices;
   const OpenStep& step_;
   std::vector<const DegreeKind*> kinds_;  // stages first, what shares the batch last
@@ -216,6 +232,7 @@ PlanRequest with_structure(PlanRequest request, const Constraints& s) {
   for (const ConstraintWord& word : constraint_words())
     if (word.is_chosen) word.copy(request.constraints, s, word.name);
   request.constraints.stages = s.stages;
+  if (s.batch_shares) request.constraints.batch_shares = s.batch_shares;
   request.is_set = true;
   return request;
 }
@@ -323,6 +340,8 @@ std::string conflict_text(const PlanRequest& request, const OpenStep& step) {
   if (!text.empty()) text = fmt::format(" ({})", text);
   if (fixed.recompute.value_or(Again{}).layers && !step.repeats_layers)
     text += "; it is for networks of repeated layers";
+  if (const auto& shares = request.constraints.batch_shares; shares && shares->empty())
+    text += "; batch_shares=speed is for replicas on devices of several kinds, of more samples than replicas";
   if (splits_sequence(fixed)) text += "; sequence_parallel=1 splits over tp, of which only 1 is left";
   return text;
 }

@@ -78,7 +78,9 @@ Cluster Tables::devices_of(const Constraints& s) const {
   const Cluster& all = *request_.cluster;
   if (is_on_fastest(s)) return fastest_part(all, stage_devices(s));
   Cluster out = all.part(0, stage_devices(s));
-  if (!all.kinds.empty()) set_devices(out, all);
+  if (all.kinds.empty()) return out;
+  out.kinds.clear();
+  set_devices(out, s.batch_shares ? of_mean_device(all) : all);
   return out;
 }
 

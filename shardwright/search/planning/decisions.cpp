@@ -29,7 +29,9 @@ PlannedOperator told_of(const Node& node, const Rule& rule, const Strategy& s,
   for (std::size_t l = 0; l < rule.loops.size(); ++l)
     if (!s.loops[l].empty()) {
       out.strategy.emplace_back(rule.loops[l].name, names_of(s.loops[l], mesh));
-      if (s.loops[l].grain() > 0) out.grains.emplace(rule.loops[l].name, s.loops[l].grain());
+      if (const Axes& axes = s.loops[l]; !axes.is_cut_plainly())
+        out.cuts.emplace(rule.loops[l].name,
+                         UnevenCut{std::max<std::int64_t>(1, axes.grain()), axes.is_by_shares()});
     }
   for (std::size_t g = 0; g < rule.linear.size(); ++g)
     if (!s.linear[g].empty()) out.strategy.emplace_back(fmt::format("+{}", g), names_of(s.linear[g], mesh));

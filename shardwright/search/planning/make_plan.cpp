@@ -11,6 +11,7 @@
 #include "shardwright/plan/complete.h"
 #include "shardwright/plan/set_words.h"
 #include "shardwright/search/automatic/stock.h"
+#include "shardwright/search/planning/batch_shares.h"
 #include "shardwright/search/planning/contradictions.h"
 #include "shardwright/search/planning/decisions.h"
 #include "shardwright/search/planning/judge.h"
@@ -122,7 +123,10 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
 /// What is fixed of `graph`, a stage's.
 FixedChoices fixed_choices_for(const Graph& graph, const Calls& calls, const PlanRequest& asked) {
   if (asked.parallel == Parallel::stand_alone) return stand_alone(graph);
-  if (asked.is_set) return fixed_choices_of(graph, calls, asked.constraints, asked.has_equal_parts);
+  if (asked.is_set)
+    return fixed_choices_of(graph, calls,
+                            with_numbered_shares(asked.constraints, graph, calls, *asked.cluster),
+                            asked.has_equal_parts);
   return fixed_choices_of(graph, asked.constraints, asked.devices, asked.parallel);
 }
 
@@ -174,6 +178,15 @@ void tell(Plan& plan, SearchResult& found, int stage) {
   plan.log.insert(plan.log.end(), found.log.begin(), found.log.end());
 }
 
+/// That there are no unequal ones where they were asked for.
+void tell_idle_shares(Plan& plan, const Constraints& asked) {
+  const auto has_shares = [](const StagePlan& stage) { return stage.meshes.front().has_shares(); };
+  if (asked.batch_shares && asked.degrees.of("dp") > 1 && std::ranges::none_of(plan.stages, has_shares))
+    plan.log.emplace_back(
+        "batch_shares=speed has no effect: the devices of a stage are alike, or there are no samples to "
+        "move");
+}
+
 /// One clock for all that is searched, which whoever asks may have begun.
 void begin_clock(SearchOptions& options) {
   if (!options.deadline.seconds_left()) options.deadline = options.deadline.within(options.most_seconds);
@@ -218,6 +231,7 @@ Plan planned(const Graph& graph, PlanRequest request, const Taker& take) {
   if (repeats_tensor)
     throw error("tp={}: no dim of a weight has as many parts, nor have the heads or features of the network",
                 request.constraints.degrees.of("tp"));
+  tell_idle_shares(plan, request.constraints);
   const SearchChoice choice = search_for(request);
   if (!plan.search.empty() && !choice.why.empty())
     plan.log.insert(plan.log.begin(), notice_of(choice.why, *choice.search));
@@ -298,7 +312,9 @@ Plan make_plan(const StepOf& step, const PlanRequest& request) {
 }
 
 PlannedGraph split_by_degrees(Graph part, const Calls& calls, const PlanRequest& request) {
-  FixedChoices fixed = fixed_choices_of(part, calls, request.constraints, request.has_equal_parts);
+  FixedChoices fixed =
+      fixed_choices_of(part, calls, with_numbered_shares(request.constraints, part, calls, *request.cluster),
+                       request.has_equal_parts);
   SearchResult found = all_fixed(fixed);
   const Settings settings = settings_of(request);
   Decisions decided =

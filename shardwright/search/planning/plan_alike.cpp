@@ -178,7 +178,7 @@ int splits_that_differ(const Plan& plan, const Plan& other) {
   for (const StagePlan& stage : other.stages)
     for (const PlannedOperator& op : stage.operators) {
       const auto it = theirs.find(op.name);
-      out += it != theirs.end() && (it->second->strategy != op.strategy || it->second->grains != op.grains);
+      out += it != theirs.end() && (it->second->strategy != op.strategy || it->second->cuts != op.cuts);
     }
   return out;
 }

@@ -209,7 +209,7 @@ void check_stage_names(const Graph& graph, const std::map<std::string, int>& ask
 
 namespace {
 
-constexpr int unknown = -1;
+constexpr int no_stage = -1;
 
 void check_asked(const std::map<std::string, int>& asked, int stages) {
   std::vector<bool> has(at(stages), false);
@@ -235,9 +235,9 @@ std::vector<int> filled(const Graph& graph, std::vector<int> stage_of) {
     for (ValueId v : graph.nodes[at(n)].operands) {
       int& below = stage_of[at(graph.value(v).producer.index)];
       const int here = stage_of[at(n)];
-      if (is_forward_operator(graph.nodes[at(n)]) && here != unknown &&
+      if (is_forward_operator(graph.nodes[at(n)]) && here != no_stage &&
           !graph.node(graph.value(v).producer).operands.empty())
-        if (below == unknown) below = here;
+        if (below == no_stage) below = here;
     }
   // What is read only by what has no stage itself runs first.
   for (int& stage : stage_of) stage = std::max(stage, 0);
@@ -265,7 +265,7 @@ void check_order(const Graph& graph, const std::map<std::string, int>& asked,
 }  // namespace
 
 std::vector<int> asked_stages(const Graph& graph, const std::map<std::string, int>& asked, int stages) {
-  std::vector<int> stage_of(graph.nodes.size(), unknown);
+  std::vector<int> stage_of(graph.nodes.size(), no_stage);
   for (NodeId id : graph.node_ids())
     if (is_forward_operator(graph.node(id)))
       if (const auto* mine = stage_asked_of(asked, graph.name_of(id))) stage_of[at(id.index)] = mine->second;
@@ -295,11 +295,11 @@ std::vector<int> with_ends(const Graph& graph, std::vector<int> stage_of, int st
   std::vector<bool> reads_layers(graph.nodes.size());
   for (NodeId id : graph.node_ids()) {
     int& stage = stage_of[at(id.index)];
-    const bool reads = stage != unknown || std::ranges::any_of(graph.node(id).operands, [&](ValueId v) {
+    const bool reads = stage != no_stage || std::ranges::any_of(graph.node(id).operands, [&](ValueId v) {
                          return reads_layers[at(graph.value(v).producer.index)];
                        });
     reads_layers[at(id.index)] = reads;
-    if (stage == unknown) stage = reads ? stages - 1 : 0;
+    if (stage == no_stage) stage = reads ? stages - 1 : 0;
   }
   return stage_of;
 }
@@ -311,7 +311,7 @@ std::vector<int> layered_stages(const Graph& graph, int stages, const std::vecto
   const auto count = static_cast<int>(layers.size());
   if (!numbers.empty()) {
     check_stage_layers(numbers, stages, count);
-    std::vector<int> stage_of(graph.nodes.size(), unknown);
+    std::vector<int> stage_of(graph.nodes.size(), no_stage);
     for (int s = 0, l = 0; s < stages; ++s)
       for (const int end = l + numbers[at(s)]; l < end; ++l)
         for (NodeId id : layers[at(l)].nodes) stage_of[at(id.index)] = s;
@@ -322,7 +322,7 @@ std::vector<int> layered_stages(const Graph& graph, int stages, const std::vecto
         fmt::format("{} stages: the network has {} layers; ask for fewer stages", stages, count));
   // Where they do not come out even, embedding and head count as a layer each, if all stages then have one.
   const int end = count % stages != 0 && count + 2 >= 2 * stages ? 1 : 0;
-  std::vector<int> stage_of(graph.nodes.size(), unknown);
+  std::vector<int> stage_of(graph.nodes.size(), no_stage);
   for (int l = 0; l < count; ++l)
     for (NodeId id : layers[at(l)].nodes) stage_of[at(id.index)] = (l + end) * stages / (count + 2 * end);
   return filled(graph, std::move(stage_of));

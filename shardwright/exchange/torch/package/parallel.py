@@ -38,10 +38,16 @@ def count_along(mesh, axes):
 
 def box_of(value, rank):
     """[(first, behind the last)] of each dim that a rank of the stage has: a dim of n in k parts is cut at i n / k; where
-    elements stay together (the features of a head), so are runs of them."""
+    elements stay together (the features of a head), so are runs of them. Of what is cut by shares, the places are told."""
     out = []
-    for size, axes, grain in zip(value["shape"], value["dims"], value.get("grains") or [1] * len(value["shape"])):
+    alike = [None] * len(value["shape"])
+    for size, axes, grain, places in zip(value["shape"], value["dims"], value.get("grains") or alike,
+                                         value.get("places") or alike):
         parts, i = count_along(value["mesh"], axes), index_along(rank, value["mesh"], axes)
+        if places:
+            out.append((places[i], places[i + 1]))
+            continue
+        grain = grain or 1
         out.append(tuple(grain * (at * (size // grain) // parts) for at in (i, i + 1)))
     return out
 
