@@ -209,7 +209,7 @@ class Neighbours {
   /// Reorders the axes of one dim. Only orders that start as the target's do are of use.
   void reorderings(int d) {
     const Axes& axes = from_->dims[at(d)];
-    if (axes.size() < 2) return;
+    if (axes.size() < 2 || axes.is_by_shares()) return;  // in another order it is cut at other places
     for_each_selection(axes, [&](const Axes& order) {
       if (order.size() != axes.size() || order == axes) return;
       add({.kind = StepKind::permute, .axes = axes.sorted(), .dim_from = d}, with_dim(d, order.cut_as(axes)));
@@ -224,6 +224,7 @@ class Neighbours {
       for (int b = a + 1; b < mesh_.axis_count(); ++b) {
         if (mesh_.size_of(a) != mesh_.size_of(b) || partial.contains(a) || partial.contains(b)) continue;
         if (!used.contains(a) && !used.contains(b)) continue;
+        if (has_other_shares(a, b)) continue;
         Layout to = *from_;
         for (Axes& axes : to.dims) {
           Axes swapped;
@@ -232,6 +233,15 @@ class Neighbours {
         }
         if (to != *from_) add({.kind = StepKind::permute, .axes = {a, b}}, std::move(to));
       }
+  }
+
+  /// With one in the place of the other a dim would be cut at other places.
+  bool has_other_shares(int a, int b) const {
+    const auto is_cut_by = [&](const Axes& axes) {
+      return axes.is_by_shares() && (axes.contains(a) || axes.contains(b));
+    };
+    return mesh_.axes[at(a)].shares != mesh_.axes[at(b)].shares &&
+           std::ranges::any_of(from_->dims, is_cut_by);
   }
 
   const Mesh& mesh_;

@@ -145,7 +145,7 @@ std::string to_text(const Axes& axes, const Mesh& mesh) {
     if (!out.empty()) out += ".";
     out += mesh.axes[static_cast<std::size_t>(a)].name;
   }
-  if (axes.grain() > 0) out += fmt::format("/{}", axes.grain());
+  if (axes.grain() > (axes.is_by_shares() ? 1 : 0)) out += fmt::format("/{}", axes.grain());
   if (axes.is_by_shares()) out += shares_word;
   return out.empty() ? "-" : out;
 }
@@ -228,8 +228,8 @@ void check(const Mesh& mesh) {
       throw error("'{}' cannot name an axis", a.name);
     if (!a.shares.empty() && (static_cast<int>(a.shares.size()) != a.size || std::ranges::min(a.shares) < 1 ||
                               std::ranges::max(a.shares) > Axis::most_share))
-      throw error("axis '{}' of size {} has shares {}; each along it has one, from 1 on", a.name, a.size,
-                  shares_text(a.shares));
+      throw error("axis '{}' of size {} has shares {}; each along it has one, from 1 to {}", a.name, a.size,
+                  shares_text(a.shares), Axis::most_share);
     if (!names.insert(a.name).second) throw error("axis '{}' is twice in {}", a.name, to_text(mesh));
     ranks *= a.size;
     if (ranks > max_ranks) throw error("{} has more than {} ranks", to_text(mesh), max_ranks);
@@ -254,18 +254,19 @@ void for_each_span(std::span<const Mesh> meshes, F use) {
 }
 
 /// The axis that spans exactly [inner, outer): with the name and the shares of the first given one that does and has some. Nothing
-/// where one with shares would be taken apart, or others are shared otherwise.
+/// where one with shares would be taken apart, or two have others.
 std::optional<Axis> axis_of_part(std::span<const Mesh> meshes, int inner, int outer) {
   Axis out{"", outer / inner};
-  bool is_known = false, is_torn = false;
+  bool is_torn = false;
   for_each_span(meshes, [&](const Axis& axis, int begin, int end) {
     if (begin != inner || end != outer) {
       is_torn = is_torn || (!axis.shares.empty() && begin < outer && inner < end);
       return;
     }
     if (out.name.empty()) out.name = axis.name;
-    is_torn = is_torn || (is_known && out.shares != axis.shares);
-    out.shares = axis.shares, is_known = true;
+    if (axis.shares.empty()) return;  // what is cut by it says nothing of shares
+    is_torn = is_torn || (!out.shares.empty() && out.shares != axis.shares);
+    out.shares = axis.shares;
   });
   return is_torn ? std::nullopt : std::optional(out);
 }

@@ -365,7 +365,8 @@ Strategy parse_strategy(Scanner& in, const Rule& rule, const Mesh& mesh) {
     }
     if (!seen.insert(name).second) throw error("loop dim '{}' is twice in the strategy", name);
     in.expect(":");
-    const Axes axes = parse_axes(in, mesh);
+    Axes axes = parse_axes(in, mesh);
+    if (axes.is_by_shares()) axes = axes.of_grain(std::max<std::int64_t>(1, axes.grain()));
     const LoopDim& dim = rule.loops[at(l)];
     const bool has_runs = axes.grain() > 0 && dim.size % axes.grain() == 0;
     out.loops[at(l)] = has_runs && is_even(dim, axes, mesh) ? axes.of_grain(0) : axes;

@@ -57,10 +57,15 @@ CutMeshes cut_for_groups(std::span<const Mesh> meshes, std::span<const Layout> w
     for (std::size_t a = 0; a < mesh.axes.size(); ++a) {
       const std::vector<int> parts = parts_of(mesh.axes[a].size, cuts[a]);
       Axes& now = axes_of.emplace_back();
+      if (parts.size() > 1 && !mesh.axes[a].shares.empty())
+        throw error(
+            "optimizer parallel group {}: cuts the replicas of {}, which have shares of the batch; leave one "
+            "out",
+            group, to_text(mesh));
       for (std::size_t p = 0; p < parts.size(); ++p) {
         now.push_back(finer.axis_count());
-        finer.axes.push_back(
-            {parts.size() == 1 ? mesh.axes[a].name : part_name(mesh.axes[a].name, p, taken), parts[p]});
+        finer.axes.push_back(parts.size() == 1 ? mesh.axes[a]
+                                               : Axis{part_name(mesh.axes[a].name, p, taken), parts[p]});
       }
     }
     check(finer);

@@ -119,7 +119,8 @@ StagedGraph staged(const Graph& graph, const Plan& plan) {
 }
 
 std::string to_text(const UnevenCut& cut) {
-  return fmt::format("/{}{}", cut.grain, cut.is_by_shares ? "/shares" : "");
+  const std::string grain = cut.grain == 1 && cut.is_by_shares ? "" : fmt::format("/{}", cut.grain);
+  return grain + (cut.is_by_shares ? "/shares" : "");
 }
 
 Cluster Plan::cluster_of(std::size_t stage) const {

@@ -73,7 +73,7 @@ struct UnevenCut {
   bool is_by_shares = false;
   auto operator<=>(const UnevenCut&) const = default;
 };
-/// What stands behind its axes: `/128`, `/1/shares`.
+/// What stands behind its axes: `/128`, `/shares`, `/128/shares`.
 std::string to_text(const UnevenCut& cut);
 
 struct PlannedOperator {

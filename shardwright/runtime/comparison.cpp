@@ -221,15 +221,13 @@ class Comparing {
   const std::string& operator_of(const Instruction& i) const { return node_of(i).op->name; }
 
   void add_kernels(const RankStep& step, std::map<int, StagePrices>& prices, double share) {
-    std::vector<OwnedSeconds> owned;  // whose they are, which nobody asks for here
     for (const Instruction& run : step.instructions) {
       if (run.act != Act::run) continue;
       for (const Instruction& i : step.section(run).instructions) {
         if (i.act != Act::compute && i.act != Act::copy) continue;
         ComparedPart& part = operators_[operator_of(i)];
-        owned.clear();
         part.count += share;
-        const double seconds = share * prices.at(i.stage).compute_seconds_of(i.what, owned);
+        const double seconds = share * prices.at(i.stage).mean_compute_seconds_of(i.what);
         part.predicted_seconds += seconds;
         for (ComparedPart* term : terms_of(i)) term->predicted_seconds += seconds;
       }

@@ -46,7 +46,8 @@ std::int64_t first_begin(const StepTrace& trace) {
 /// What kernels and collectives do, by the numbers that they are priced by.
 class Works {
  public:
-  Works(const Pipeline& pipeline, const Cluster& cluster, const std::vector<RankStep>& steps) {
+  Works(const Pipeline& pipeline, const Cluster& cluster, const std::vector<RankStep>& steps)
+      : pipeline_(pipeline) {
     for (const RankStep& step : steps) steps_[step.rank] = &step;
     for (int s = 0; s < pipeline.stage_count(); ++s) {
       const Cluster& own =
@@ -57,7 +58,8 @@ class Works {
 
   /// Nothing of what has no price of its own.
   Json of(int rank, const Instruction& i) {
-    if (i.act == Act::compute || i.act == Act::copy) return work_json(prices_.at(i.stage).work_of(i.what));
+    if (i.act == Act::compute || i.act == Act::copy)
+      return work_json(prices_.at(i.stage).work_of(i.what, rank - pipeline_.first_rank(i.stage)));
     const PreparedTransfer& transfer = steps_.at(rank)->transfer(i);
     const bool has_price =
         transfer.crossing < 0 && is_collective(transfer.kind()) && transfer.kind() != StepKind::exchange;
@@ -65,6 +67,7 @@ class Works {
   }
 
  private:
+  const Pipeline& pipeline_;
   std::map<int, const RankStep*> steps_;  // by rank
   std::deque<Cluster> clusters_;          // by stage; prices refer to them
   std::map<int, StagePrices> prices_;     // by stage

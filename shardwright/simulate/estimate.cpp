@@ -4,6 +4,7 @@
 #include <cmath>
 #include <deque>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "shardwright/base/index.h"
@@ -88,16 +89,40 @@ class GroupFigures {
   };
 
   void time(const Section& section) {
-    SectionFigures& figures = sections_.emplace_back();
-    std::vector<double>& seconds = timed_.sections.emplace_back().seconds;
-    for (const Instruction& i : section.instructions) {
+    sections_.emplace_back();
+    timed_.sections.emplace_back();
+    const auto is_finish = [](const Instruction& i) { return i.act == Act::finish; };
+    std::span<const Instruction> left = section.instructions;
+    while (!left.empty()) {  // up to where ranks wait for each other
+      const auto end = std::ranges::find_if(left.begin() + 1, left.end(), is_finish);
+      const std::span<const Instruction> run(left.begin(), end);
+      time(run, slowest_kind(run));
+      left = left.subspan(run.size());
+    }
+  }
+
+  void time(std::span<const Instruction> run, std::size_t kind) {
+    SectionFigures& figures = sections_.back();
+    std::vector<double>& seconds = timed_.sections.back().seconds;
+    for (const Instruction& i : run) {
       seconds.push_back(0);
       if (i.act != Act::compute && i.act != Act::copy) continue;
       StagePrices& prices = prices_.at(i.stage);
-      seconds.back() = prices.compute_seconds_of(i.what, figures.owned);
+      seconds.back() = prices.compute_seconds_of(i.what, kind, figures.owned);
       figures.compute += seconds.back();
       if (prices.graph().node({i.what}).is_recomputed) figures.recompute += seconds.back();
     }
+  }
+
+  /// Whose devices are done last with all of it.
+  std::size_t slowest_kind(std::span<const Instruction> run) {
+    std::vector<double> all(prices_.begin()->second.kind_count());
+    if (all.size() == 1) return 0;
+    for (const Instruction& i : run)
+      for (std::size_t kind = 0; kind < all.size(); ++kind)
+        if (i.act == Act::compute || i.act == Act::copy)
+          all[kind] += prices_.at(i.stage).compute_seconds_of(i.what, kind);
+    return static_cast<std::size_t>(std::ranges::max_element(all) - all.begin());
   }
 
   /// Starts and latencies, then its bytes level by level.

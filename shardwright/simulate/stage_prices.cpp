@@ -1,7 +1,6 @@
 #include "shardwright/simulate/stage_prices.h"
 
 #include <algorithm>
-#include <span>
 
 #include "shardwright/cost/mixed_cluster.h"
 #include "shardwright/graph/op.h"
@@ -94,15 +93,6 @@ void StagePrices::add_peak_seconds(const Fusion& fusion) {
   }
 }
 
-StagePrices::Timed StagePrices::timed(const Fusion& fusion) {
-  if (is_free(fusion)) return {};
-  add_peak_seconds(fusion);
-  Timed out = timed(fusion, kinds_.front());
-  for (const Devices& kind : std::span(kinds_).subspan(1))
-    if (Timed other = timed(fusion, kind); other.seconds > out.seconds) out = std::move(other);
-  return out;
-}
-
 /// Nodes that run together move each value between cache and memory once, and those only they use never. The first
 /// decides by its rule what limits them: the others are point-wise.
 StagePrices::Timed StagePrices::timed(const Fusion& fusion, const Devices& on) {
@@ -146,19 +136,35 @@ StagePrices::Timed StagePrices::timed(const Fusion& fusion, const Devices& on) {
   return out;
 }
 
-double StagePrices::compute_seconds_of(int first, std::vector<OwnedSeconds>& owned) {
-  const Timed& known = timed(first);
+double StagePrices::compute_seconds_of(int first, std::size_t kind, std::vector<OwnedSeconds>& owned) {
+  const Timed& known = timed(first)[kind];
   owned.insert(owned.end(), known.owned.begin(), known.owned.end());
   return known.seconds;
 }
 
-const StagePrices::Timed& StagePrices::timed(int first) {
-  const auto [known, is_new] = compute_.try_emplace(first);
-  if (is_new) known->second = timed(Fusion{{first}, ends_.at(first)});
-  return known->second;
+double StagePrices::mean_compute_seconds_of(int first) {
+  const std::vector<Timed>& known = timed(first);
+  if (known.size() == 1) return known.front().seconds;
+  double sum = 0;
+  for (std::size_t k = 0; k < known.size(); ++k) sum += kinds_[k].ranks.count * known[k].seconds;
+  return sum / program_.rank_count();
 }
 
-Work StagePrices::work_of(int first) { return timed(first).work; }
+std::size_t StagePrices::kind_of(int rank) const {
+  std::size_t out = 0;
+  while (out + 1 < kinds_.size() && rank >= kinds_[out].ranks.first + kinds_[out].ranks.count) ++out;
+  return out;
+}
+
+const std::vector<StagePrices::Timed>& StagePrices::timed(int first) {
+  const auto [known, is_new] = compute_.try_emplace(first);
+  if (!is_new) return known->second;
+  const Fusion fusion{{first}, ends_.at(first)};
+  const bool is_work = !is_free(fusion);
+  if (is_work) add_peak_seconds(fusion);
+  for (const Devices& kind : kinds_) known->second.push_back(is_work ? timed(fusion, kind) : Timed{});
+  return known->second;
+}
 
 double StagePrices::seconds_of(const Node& node) {
   if (!is_of_host(*node.op->step)) return redistribution(node).seconds;

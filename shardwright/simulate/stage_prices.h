@@ -1,5 +1,5 @@
-// What the nodes of a stage's program take: kernels, fused as they run, and transfers. On devices of several kinds a kernel takes what it
-// takes those of the kind that is done last, with the shares of the batch that these have.
+// What the nodes of a stage's program take: kernels, fused as they run, and transfers. On devices of several kinds a kernel takes each
+// another time, with the share of the batch that these have.
 #pragma once
 
 #include <optional>
@@ -53,12 +53,18 @@ class StagePrices {
   /// For those that are done again.
   double repeated_peak_seconds() const { return repeated_peak_seconds_; }
 
-  /// Of the fusion that begins with node `first`. Adds to `owned` whose work it is: that of nodes that run together is
-  /// shared as they would take it alone.
-  double compute_seconds_of(int first, std::vector<OwnedSeconds>& owned);
+  /// Kinds of devices that the stage has.
+  std::size_t kind_count() const { return kinds_.size(); }
+  /// Of the fusion that begins with node `first`, on devices of a kind.
+  double compute_seconds_of(int first, std::size_t kind) { return timed(first)[kind].seconds; }
+  /// The same; adds to `owned` whose work it is: that of nodes that run together is shared as they would take it alone.
+  double compute_seconds_of(int first, std::size_t kind, std::vector<OwnedSeconds>& owned);
 
-  /// What that fusion does, all of it together; none if it does nothing.
-  Work work_of(int first);
+  /// Of the mean device.
+  double mean_compute_seconds_of(int first);
+
+  /// What that fusion does on a rank of the stage, all of it together; none if it does nothing.
+  Work work_of(int first, int rank = 0) { return timed(first)[kind_of(rank)].work; }
 
   /// Of the steps that run as one: they start as one. Local ones take none.
   double seconds_of(const PreparedTransfer& t);
@@ -83,15 +89,16 @@ class StagePrices {
     Cluster host;  // its processors, as a device's share of them
     RanksOf ranks;
   };
-  Timed timed(const Fusion& fusion);
   Timed timed(const Fusion& fusion, const Devices& on);
-  const Timed& timed(int first);
+  /// On each kind.
+  const std::vector<Timed>& timed(int first);
   void add_peak_seconds(const Fusion& fusion);
   void add_cached_bytes(Work& work, int first, const Cluster& device) const;
   /// Of a step by itself.
   double seconds_of(const Node& node);
   std::int64_t place(ValueId v) const { return program_.offset(v); }
   bool is_free(const Fusion& fusion) const;
+  std::size_t kind_of(int rank) const;
 
   const Program& program_;
   const Graph& graph_;
@@ -103,8 +110,8 @@ class StagePrices {
   std::optional<Reuse> reuse_;  // where the cluster has caches
   std::vector<ValueId> moved_;
   double peak_seconds_ = 0, repeated_peak_seconds_ = 0;
-  std::unordered_map<int, NodeId> ends_;    // of fusions, by their first node
-  std::unordered_map<int, Timed> compute_;  // likewise
+  std::unordered_map<int, NodeId> ends_;                 // of fusions, by their first node
+  std::unordered_map<int, std::vector<Timed>> compute_;  // likewise
 };
 
 }  // namespace shardwright

@@ -60,6 +60,17 @@ INSTANTIATE_TEST_SUITE_P(
         UnevenCase{"images", "resnet18:image=32,classes=10,batch=7", "dp=3,zero=2"},
         UnevenCase{"channels", "resnet18:image=32,classes=10,batch=4", "tp=3"},
         UnevenCase{"dropout", gpt + ",dropout=0.2,attention_dropout=0.1", "dp=3,tp=2"},
+        UnevenCase{"shares", gpt, "dp=2,batch_shares=7:3"},
+        UnevenCase{"shares_of_micro_batches", gpt, "dp=3,zero=2,batch_shares=3:1:1", 2},
+        UnevenCase{"shares_with_heads", llama,
+                   "dp=2,tp=3,sequence_parallel=1,zero=3,recompute=selected,batch_shares=6:1"},
+        UnevenCase{"shares_in_stages", "gpt:layers=4,hidden=40,heads=5,vocab=47,seq=8,batch=14",
+                   "dp=2,tp=2,pp=2,zero=1,schedule=interleaved:2,batch_shares=2:5", 2},
+        UnevenCase{"shares_of_sequences", "llama:layers=2,hidden=32,heads=4,ffn=50,vocab=47,seq=8,batch=5",
+                   "dp=2,cp=2,context=ring,batch_shares=4:1"},
+        UnevenCase{"shares_of_images", "resnet18:image=32,classes=10,batch=7", "dp=2,batch_shares=5:2"},
+        UnevenCase{"shares_with_dropout", gpt + ",dropout=0.2,attention_dropout=0.1",
+                   "dp=3,batch_shares=5:3:2"},
         UnevenCase{"overlap", llama, "dp=2,tp=3,sequence_parallel=1,overlap_tensor=1"}),
     [](const auto& test) { return test.param.name; });
 
@@ -77,7 +88,7 @@ TEST(EndToEndUneven, drawn_have_the_losses_of_one_device) {
                      "llama:layers=2,hidden=40,heads=10,kv_heads=2,ffn=50,vocab=48");
     model += drawn.one_of(",seq=8", ",seq=10");
     model += drawn.one_of(",batch=14", ",batch=16", ",batch=22");
-    drawn.compare(model, set, {"heads", "layers", "sequence of"});
+    drawn.compare(model, set + drawn.shares_for(set), {"heads", "layers", "sequence of", "would have none"});
   }
   EXPECT_GT(drawn.trained(), static_cast<int>(all) / 2);
 }

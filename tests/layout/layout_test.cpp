@@ -113,6 +113,9 @@ TEST(Layout, prints_what_it_reads) {
   for (const char* text : {"[]", "[-]", "[dp.mp, -]", "[mp, sp.dp]", "[-, -] sum(dp, mp)", "[sp] max(dp)",
                            "[dp] sum(sp) max(mp)", "[] sum(dp, sp, mp)", "[-, dp.mp/128] sum(sp)"})
     EXPECT_EQ(to_text(layout_of(text, mesh), mesh), text);
+  const Mesh shared = mesh_of("mesh [dp=2 by 3:1, sp=2]");
+  for (const char* text : {"[dp/shares, sp]", "[dp.sp/3/shares, -]"})
+    EXPECT_EQ(to_text(layout_of(text, shared), shared), text);
   for (unsigned seed = 0; seed < 500; ++seed) {
     Draw draw(seed);
     const Mesh any = draw.mesh(5);
@@ -132,6 +135,32 @@ TEST(Layout, keeps_runs_together) {
   EXPECT_FALSE(is_even(layout, mesh, {8, 20}));
   EXPECT_EQ(settled(layout.dims[1], mesh, 24), layout_of("[tp]", mesh).dims[0]);  // 2 heads each
   EXPECT_EQ(settled(layout.dims[1], mesh, 20), layout.dims[1]);
+}
+
+/// 8 samples on devices of which the first is five times as fast as the last, and on those of another axis, too.
+TEST(Layout, cuts_by_shares) {
+  const Mesh mesh = mesh_of("mesh [dp=3 by 5:2:1, tp=2, cp=2 by 1:3]");
+  const auto sizes = [&](const char* text, std::int64_t n, std::initializer_list<int> ranks) {
+    const Layout layout = layout_of(text, mesh);
+    std::vector<std::int64_t> out;
+    for (int rank : ranks) out.push_back(box(layout, mesh, {n}, rank).extent[0]);
+    return out;
+  };
+  using Sizes = std::vector<std::int64_t>;
+  EXPECT_EQ(sizes("[dp/shares]", 8, {0, 4, 8}), (Sizes{5, 2, 1}));
+  EXPECT_EQ(sizes("[dp]", 9, {0, 4, 8}), (Sizes{3, 3, 3}));  // what is not cut by them is cut equally
+  EXPECT_EQ(sizes("[dp/4/shares]", 32, {0, 4, 8}), (Sizes{20, 8, 4}));
+  EXPECT_EQ(sizes("[dp.tp/shares]", 16, {0, 2, 4, 6, 8, 10}), (Sizes{5, 5, 2, 2, 1, 1}));
+  EXPECT_EQ(sizes("[dp.cp/shares]", 32, {0, 1, 4, 5, 8, 9}), (Sizes{5, 15, 2, 6, 1, 3}));
+  EXPECT_EQ(sizes("[cp.dp/shares]", 32, {0, 4, 8, 1, 5, 9}), (Sizes{5, 2, 1, 15, 6, 3}));
+  const Layout layout = layout_of("[dp/shares]", mesh);
+  EXPECT_EQ(largest_local_shape(layout, mesh, {8}), (Shape{5}));
+  EXPECT_EQ(smallest_part(layout.dims[0], mesh, 8), 1);
+  EXPECT_EQ(largest_part(layout.dims[0], mesh, 8, 4, 8), 2);  // of ranks 4 to 11
+  EXPECT_FALSE(is_even(layout, mesh, {9}));
+  EXPECT_EQ(settled(layout.dims[0], mesh_of("mesh [dp=3]"), 8), (Axes{0}));
+  EXPECT_EQ(error_of([&] { layout_of("[tp/shares]", mesh); }),
+            "'tp/shares': no axis of mesh [dp=3 by 5:2:1, tp=2, cp=2 by 1:3] has shares");
 }
 
 TEST(Layout, names_what_is_wrong) {

@@ -72,7 +72,8 @@ TEST(Mesh, groups_part_the_ranks_and_count_along_their_axes) {
 }
 
 TEST(Mesh, prints_what_it_reads) {
-  for (const char* text : {"mesh []", "mesh [dp=4, tp=2]", "mesh [a=1, b_2=3, c/d=2]"})
+  for (const char* text :
+       {"mesh []", "mesh [dp=4, tp=2]", "mesh [a=1, b_2=3, c/d=2]", "mesh [dp=3 by 2:1:1, tp=2]"})
     EXPECT_EQ(to_text(mesh_of(text)), text);
   for (unsigned seed = 0; seed < 200; ++seed) {
     Draw draw(seed);
@@ -90,6 +91,13 @@ TEST(Mesh, names_what_is_wrong_in_its_text) {
   EXPECT_EQ(error("mesh [a.b=2]"), "'a.b' cannot name an axis");
   EXPECT_EQ(error("mesh [a=1024, b=2048]"), "mesh [a=1024, b=2048] has more than 1048576 ranks");
   EXPECT_EQ(error("mesh [a=4294967298]"), "axis 'a' has size 4294967298; at most 1048576 ranks are possible");
+  EXPECT_EQ(error("mesh [a=2 by 3:1:1]"),
+            "axis 'a' of size 2 has shares 3:1:1; each along it has one, from 1 to 65536");
+  EXPECT_EQ(error("mesh [a=2 by 3:0]"),
+            "axis 'a' of size 2 has shares 3:0; each along it has one, from 1 to 65536");
+  EXPECT_EQ(error("mesh [a=2 by 3:65537]"),
+            "axis 'a' of size 2 has shares 3:65537; each along it has one, from 1 to 65536");
+  EXPECT_EQ(error("mesh [a/shares=2]"), "'a/shares' cannot name an axis");
   EXPECT_EQ(error("mesh [a]"), "text: expected '=' at ']' in 'mesh [a]'");
   EXPECT_EQ(error_of([] { (void)mesh_of("mesh [dp=2]").axis("tp"); }), "axis 'tp' is not in mesh [dp=2]");
   EXPECT_EQ(error_of([] { (void)layout_of("[dp.dp]", mesh_of("mesh [dp=2]")); }),
@@ -157,6 +165,19 @@ TEST(Refine, keeps_the_names_of_whole_axes) {
   const std::vector<Mesh> others{mesh_of("mesh [dp=4, x0=2]"), mesh_of("mesh [a=2, b=4]")};
   EXPECT_EQ(to_text(refine(others)->mesh), "mesh [a=2, x1=2, x0=2]");
   EXPECT_NO_THROW(check(refine(others)->mesh));
+}
+
+TEST(Refine, takes_no_axis_with_shares_apart) {
+  const Mesh shared = mesh_of("mesh [dp=2 by 3:1, tp=4]");
+  const auto with = [&](const char* text) {
+    const auto r = refine(std::vector<Mesh>{shared, mesh_of(text)});
+    return r ? to_text(r->mesh) : "";
+  };
+  EXPECT_EQ(with("mesh [a=2, b=2, c=2]"), "mesh [dp=2 by 3:1, b=2, c=2]");
+  EXPECT_EQ(with("mesh [a=2 by 3:1, b=2, c=2]"), "mesh [dp=2 by 3:1, b=2, c=2]");
+  EXPECT_EQ(with("mesh [a=8]"), "mesh [dp=2 by 3:1, tp=4]");  // equal parts are so along both
+  EXPECT_EQ(with("mesh [a=8 by 1:1:1:1:2:2:2:2]"), "");
+  EXPECT_EQ(with("mesh [a=2 by 1:3, b=4]"), "");
 }
 
 TEST(Refine, takes_meshes_of_one_size) {

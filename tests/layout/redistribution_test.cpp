@@ -206,20 +206,21 @@ INSTANTIATE_TEST_SUITE_P(Redistribution, LargePairs,
                                            Case{"mesh [a=2, b=3]", {4001, 4003}},
                                            Case{"mesh [a=4, b=2]", {8192, 4096}}));
 
-/// With runs that stay together, as long as the `i`th divisor of each dim that is cut.
+/// With runs that stay together, as long as the `i`th divisor of each dim that is cut; every other by shares.
 Layout in_runs(Layout layout, const Mesh& mesh, const Shape& shape, int i) {
   for (std::size_t d = 0; d < shape.size(); ++d) {
     std::vector<std::int64_t> divisors;
     for (std::int64_t g = 1; g <= shape[d]; ++g)
       if (shape[d] % g == 0) divisors.push_back(g);
     const std::int64_t grain = divisors[static_cast<std::size_t>(i) % divisors.size()];
-    layout.dims[d] = settled(layout.dims[d].of_grain(grain), mesh, shape[d]);
+    layout.dims[d] = settled(layout.dims[d].of_grain(grain).by_shares(i % 2 > 0), mesh, shape[d]);
   }
   return layout;
 }
 
 TEST(Redistribution, of_random_pairs_is_right_on_three_axes) {
-  for (const char* text : {"mesh [a=2, b=2, c=2]", "mesh [a=2, b=3, c=2]", "mesh [a=1, b=2, c=3]"})
+  for (const char* text : {"mesh [a=2, b=2, c=2]", "mesh [a=2, b=3, c=2]", "mesh [a=1, b=2, c=3]",
+                           "mesh [a=2 by 3:1, b=3, c=2]", "mesh [a=2 by 1:5, b=3 by 1:2:1, c=2]"})
     for (const Shape& shape : {Shape{8, 8}, Shape{7, 5}, Shape{4, 8, 6}, Shape{3, 5, 7}, Shape{9}}) {
       const Mesh mesh = mesh_of(text);
       const Type type{DType::f64, shape};

@@ -124,6 +124,13 @@ TEST(Strategy, cuts_unevenly_what_may_be) {
   EXPECT_EQ(told_of(product, "{m: odd}"), "{m: odd} [odd, -], [-, -] -> [odd, -]");
   EXPECT_EQ(told_of(product, "{m: odd/1}"), "{m: odd/1} [odd, -], [-, -] -> [odd, -]");
   EXPECT_EQ(told_of(split_heads, "{h: odd/1}"), "{h: odd/1} [-, odd/3] -> [-, odd, -]");
+  const Mesh shared = mesh_of("mesh [dp=2 by 1:3, tp=2]");
+  const Rule of_product = product.bind();
+  const Strategy by_shares = strategy_of("{m: dp/shares}", of_product, shared);
+  EXPECT_EQ(to_text(by_shares, of_product, shared), "{m: dp/shares}");
+  EXPECT_EQ(told(of_product, by_shares, shared), "[dp/shares, -], [-, -] -> [dp/shares, -]");
+  EXPECT_EQ(violation(of_product, by_shares, shared).value_or("legal"), "legal");
+  EXPECT_NE(violation_if_even(of_product, by_shares, shared), std::nullopt);
   // What is cut alike without a grain has none.
   const Rule rule = split_heads.bind();
   EXPECT_EQ(strategy_of("{h: tp/1}", rule, mesh), strategy_of("{h: tp}", rule, mesh));

@@ -76,9 +76,11 @@ Strategy random_strategy(const Rule& rule, const Mesh& mesh, Dice& dice) {
     Strategy tried = out;
     if (choice < rule.loops.size()) {
       Axes& axes = tried.loops[choice];
-      axes = axes.with({a});
+      axes = axes.with({a}).cut_as({});
       const std::int64_t grain = rule.loops[choice].size % 2 == 0 && dice.below(2) ? 2 : 1;
-      axes = rule.loops[choice].size / grain % mesh.count(axes) ? axes.of_grain(grain) : axes;
+      const bool is_by_shares = mesh.has_shares(axes) && dice.below(2);
+      axes = is_by_shares || rule.loops[choice].size / grain % mesh.count(axes) ? axes.of_grain(grain) : axes;
+      axes = axes.by_shares(is_by_shares);
     } else if (choice < rule.loops.size() + rule.linear.size()) {
       Axes& axes = tried.linear[choice - rule.loops.size()];
       axes = axes.with({a}).sorted();
@@ -158,8 +160,12 @@ TEST_P(Fuzz, random_plans_compute_the_same) {
 
 TEST_P(Fuzz, random_plans_with_uneven_cuts_compute_the_same) {
   const int plans = testing::is_full() ? 60 : 8;
+  FuzzCase with_shares = GetParam();
+  for (Axis& axis : with_shares.mesh.axes)
+    for (int i = 0; i < axis.size; ++i) axis.shares.push_back(i + 1);
   for (int seed = 0; seed < plans && !HasFatalFailure(); ++seed)
-    fuzz(GetParam(), 200 + static_cast<std::uint64_t>(seed), seed % 4 == 3 ? "full" : "none", true);
+    fuzz(seed % 2 ? with_shares : GetParam(), 200 + static_cast<std::uint64_t>(seed),
+         seed % 4 == 3 ? "full" : "none", true);
 }
 
 TEST_P(Fuzz, random_plans_with_recompute_compute_the_same) {

@@ -338,17 +338,18 @@ TEST_P(Contract, is_right_under_every_legal_strategy) {
   }
 }
 
-/// Each dim that may be cut unevenly alone, some ranks without a part of it; where it is behind a dim with others, these stay
+/// Each dim that may be cut unevenly alone, some ranks without a part of it, and by shares; where it is behind a dim with others, these stay
 /// together.
 TEST_P(Contract, is_right_where_it_may_be_cut_unevenly) {
   const Sample s = sample();
   const Rule rule = bound_rule(op(), s);
   const std::vector<Tensor> in = draw(s, Values::integers, 4);
   const std::vector<Tensor> want = evaluate(op(), in, s.attributes);
-  for (const Mesh& mesh : {Mesh{{{"a", 3}}}, Mesh{{{"a", 4}}}, Mesh{{{"a", 7}}}})
+  for (const Mesh& mesh : {Mesh{{{"a", 3}}}, Mesh{{{"a", 4}}}, Mesh{{{"a", 7}}}, Mesh{{{"a", 2, {1, 3}}}},
+                           Mesh{{{"a", 3, {1, 4, 2}}}}})
     for (std::size_t l = 0; l < rule.loops.size(); ++l) {
       Strategy strategy = whole(rule);
-      strategy.loops[l] = Axes{0}.of_grain(1);
+      strategy.loops[l] = Axes{0}.of_grain(1).by_shares(mesh.has_shares());
       if (violation(rule, strategy, mesh) || !violation_if_even(rule, strategy, mesh)) continue;
       SCOPED_TRACE(fmt::format("{} {}", to_text(mesh), to_text(strategy, rule, mesh)));
       EXPECT_TRUE(agree(run_sharded(op(), rule, strategy, mesh, in, s.attributes), want, 1e-12));

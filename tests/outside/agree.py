@@ -55,6 +55,8 @@ CASES = {
     "uneven": ("ffn:batch=24,widths=10-7-10", "--devices 4 --parallel data_parallel --optimizer-parallel 3:threshold=1"),
     "uneven_heads": ("llama:layers=2,hidden=32,heads=8,kv_heads=4,ffn=50,vocab=47,seq=9,batch=7",
                      "--set dp=2,tp=3,zero=2,sequence_parallel=1,micro_batches=1 --optimizer adamw"),
+    "shares": ("llama:layers=2,hidden=32,heads=4,ffn=50,vocab=47,seq=8,batch=12",
+               "--set dp=3,tp=2,zero=2,micro_batches=2,batch_shares=3:1:2 --optimizer adamw"),
     "sequence": ("llama:layers=2,hidden=64,heads=8,ffn=96,vocab=64,seq=32,batch=8", "--devices 8 --search propagation "
                  "--annotate examples/annotations/llama_sequence_parallel.json --optimizer adamw --clip-norm 1"),
     "context": (LLAMA, "--devices 4 --set cp=4,context=exchange:2+gather,micro_batches=1 --optimizer adamw"),

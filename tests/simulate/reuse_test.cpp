@@ -43,7 +43,7 @@ TEST(Reuse, makes_kernels_faster_where_a_cache_holds_what_they_read) {
   cluster.flops_per_second.f32 = 1e18;
   const auto seconds = [&] {
     std::vector<OwnedSeconds> owned;
-    return StagePrices(program, 0, cluster).compute_seconds_of(node_of(program, "b"), owned);
+    return StagePrices(program, 0, cluster).compute_seconds_of(node_of(program, "b"), 0, owned);
   };
   const double from_memory = seconds();
   cluster.caches = {{4096, 2 * cluster.memory_bytes_per_second}};

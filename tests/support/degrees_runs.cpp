@@ -26,6 +26,14 @@ std::string DrawnDegrees::with_settings(std::string set) {
   return set + one_of("", ",recompute=full", ",recompute=selected");
 }
 
+std::string DrawnDegrees::shares_for(const std::string& set) {
+  const int replicas = parse_constraints({"--set", set}).degrees.of("dp");
+  if (replicas == 1 || random_() % 3) return "";
+  std::string out = ",batch_shares=";
+  for (int r = 0; r < replicas; ++r) out += (r ? ":" : "") + one_of("1", "1", "2", "3");
+  return out;
+}
+
 void DrawnDegrees::compare(const std::string& model, const std::string& set,
                            std::initializer_list<const char*> reasons) {
   const TrainingRun run{

@@ -27,6 +27,8 @@ class DrawnDegrees {
   }
   /// `set`, with words for what it splits: sequences where it has tp, schedules where it has pp, a level, and recompute.
   std::string with_settings(std::string set);
+  /// `,batch_shares=3:1` for the replicas of `set`, or nothing.
+  std::string shares_for(const std::string& set);
   /// Two steps: the losses of one device, or a refusal that has one of `reasons` in it.
   void compare(const std::string& model, const std::string& set, std::initializer_list<const char*> reasons);
   int trained() const { return trained_; }

@@ -267,7 +267,7 @@ std::vector<Constraints> structures_of(const PlanRequest& request, const OpenSte
 
 bool fixes_split(const Constraints& fixed) {
   return says(fixed, Sharing::batch) || says(fixed, Sharing::sequence) || says(fixed, Sharing::work) ||
-         fixed.sequence_parallel || fixed.micro_batch || !fixed.operators.empty();
+         fixed.sequence_parallel || fixed.micro_batch || fixed.batch_shares || !fixed.operators.empty();
 }
 
 bool fixes_settings(const Constraints& fixed) {
