@@ -43,7 +43,11 @@ class Expansion {
  public:
   Expansion(const Graph& graph, std::int64_t order)
       : graph_(graph), order_(order), moved_(graph.nodes.size()) {
-    if (order_ > 0) sequence_ = dims_in_order(graph);
+    if (order_ > 0) {
+      sequence_ = dims_in_order(graph);
+      in_place_ = nodes_in_place(graph, order_);
+      find_read_in_order();
+    }
     out_.graph = graph;
     out_.graph.nodes.clear();
   }
@@ -52,15 +56,19 @@ class Expansion {
     for (NodeId id : graph_.node_ids()) {
       Node node = graph_.node(id);
       if (node.forward.is_valid()) node.forward = moved_[at(node.forward.index)];
+      const bool reads_in_order = order_ > 0 && !is_in_place(graph_.node(id), id);
       for (ValueId& v : node.operands)
-        if (const auto it = in_order_.find(v); it != in_order_.end()) v = it->second;
-      if (order_ > 0 && node.op->reads_places && takes_order(node)) node.attributes.set("order", order_);
+        if (const auto it = in_order_.find(v); reads_in_order && it != in_order_.end()) v = it->second;
+      if (reads_in_order && node.op->reads_places && takes_order(node)) node.attributes.set("order", order_);
       if (is_to_expand(graph_, graph_.node(id)))
         expand(node, rule_of(graph_, graph_.node(id)));
       else
         keep(node);
       moved_[at(id.index)] = out_.graph.value(graph_.node(id).results.front()).producer;
-      if (order_ > 0 && node.op->kind == OpKind::input) bring_into_order(node);
+      if (order_ > 0 && (node.op->kind == OpKind::input || !reads_in_order)) {
+        const Node made = out_.graph.nodes.back();  // which grow by what brings it into order
+        for (ValueId v : made.results) bring_into_order(made, v, sequence_of(graph_.node(id), v));
+      }
       out_.origins.resize(out_.graph.nodes.size(), id);
     }
     return std::move(out_);
@@ -94,29 +102,61 @@ class Expansion {
     return std::ranges::count(node.op->attributes, std::string("order")) > 0;
   }
 
-  /// All who read the input `node` read it in order. Each rank has all of its sequence, which is little, and takes its part.
-  void bring_into_order(const Node& node) {
-    const ValueId v = node.results.front();
-    const auto& dims = sequence_[at(v.index)];
-    const auto dim = std::ranges::find(dims, true);
-    if (dim == dims.end()) return;
+  /// Also what is computed again, which reads what the one did that it stands for.
+  bool is_in_place(const Node& node, NodeId id) const {
+    const bool is_again = node.is_recomputed && node.forward.is_valid();
+    return in_place_[at((is_again ? node.forward : id).index)];
+  }
+
+  void find_read_in_order() {
+    is_read_in_order_.resize(graph_.values.size(), false);
+    for (NodeId id : graph_.node_ids())
+      if (!is_in_place(graph_.node(id), id))
+        for (ValueId v : graph_.node(id).operands) is_read_in_order_[at(v.index)] = true;
+    for (ValueId v : graph_.outputs) is_read_in_order_[at(v.index)] = true;
+  }
+
+  /// The sequence dims of a value; of what is computed again those that it has where it is computed first.
+  const std::vector<bool>& sequence_of(const Node& node, ValueId v) const {
+    if (!node.is_recomputed || !node.forward.is_valid()) return sequence_[at(v.index)];
+    const Node& first = graph_.node(node.forward);
+    return sequence_[at(first.results[at(graph_.value(v).result)].index)];
+  }
+
+  /// What `node`, an input or done in place, makes: all others read it in order. Each rank has all of its sequence, which is
+  /// little, and takes its part.
+  void bring_into_order(const Node& node, ValueId v, const std::vector<bool>& dims) {
+    if (std::ranges::count(dims, true) == 0 || !is_read_in_order_[at(v.index)]) return;
+    const bool is_input = node.op->kind == OpKind::input;
+    Layout layout =
+        is_input ? *out_.graph.value(v).layout
+        : node.strategy
+            ? layouts_of(rule_of(out_.graph, node), *node.strategy).results[at(graph_.value(v).result)]
+            : replicated(dims.size());
+    for (std::size_t d = 0; d < dims.size(); ++d)
+      if (dims[d]) layout.dims[d] = {};
+    if (layout.used().empty()) layout.mesh = 0;
+    if (is_input) out_.graph.value(v).layout = layout;
     if (!builder_) builder_.emplace(out_.graph);
     builder_->set_phase(node.phase);
     builder_->set_forward({});
-    const std::size_t d = static_cast<std::size_t>(dim - dims.begin());
-    Layout layout = *out_.graph.value(v).layout;
-    layout.dims[d] = {};
-    if (layout.used().empty()) layout.mesh = 0;
-    out_.graph.value(v).layout = layout;
-    const ValueId ordered = reordered(*builder_, v, d, order_);
+    ValueId ordered = v;
+    for (std::size_t d = 0; d < dims.size(); ++d)
+      if (dims[d]) ordered = reordered_on(layout, ordered, d, node.owner);
+    in_order_.emplace(v, ordered);
+  }
+
+  /// Dim `d` of `v`, which lies so and has all of it.
+  ValueId reordered_on(const Layout& layout, ValueId v, std::size_t d, NodeId owner) {
+    const ValueId out = reordered(*builder_, v, d, order_);
     Node& made = out_.graph.nodes.back();
     const Rule rule = rule_of(out_.graph, made);
     made.strategy = whole(rule);
     for (std::size_t i = 0; i < layout.dims.size(); ++i)
       made.strategy->loops[at(rule.operands[0].dims[i][0])] = layout.dims[i];
     made.strategy->mesh = layout.mesh;
-    made.owner = node.owner;
-    in_order_.emplace(v, ordered);
+    made.owner = owner;
+    return out;
   }
 
   /// Makes `wanted` the result that `made` is.
@@ -132,7 +172,9 @@ class Expansion {
   const Graph& graph_;
   std::int64_t order_ = 0;                   // 0: the sequence stands as it is
   std::vector<std::vector<bool>> sequence_;  // its dims, per value
-  std::map<ValueId, ValueId> in_order_;      // inputs
+  std::vector<bool> in_place_;               // per node: done before it is brought into order
+  std::vector<bool> is_read_in_order_;       // per value
+  std::map<ValueId, ValueId> in_order_;      // inputs, and what is done in place
   Expanded out_;
   std::optional<Builder> builder_;  // of a graph with an operator to expand
   std::vector<NodeId> moved_;       // per node, or the one that makes its first result

@@ -7,6 +7,7 @@
 #include "shardwright/annotations/sequence_dims.h"
 #include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/layout/rule_dims.h"
 
 namespace shardwright {
 namespace {
@@ -23,10 +24,63 @@ std::optional<Round> round_of(const Graph& graph, const Node& node, const Rule& 
   return std::nullopt;
 }
 
+/// Whether `loop` is of the keys of a mask: as many as go round, but in one operand alone, which does not.
+bool is_of_hidden_keys(const Rule& rule, std::size_t round, int loop) {
+  const LoopDim& dim = rule.loops[at(loop)];
+  return dim.kind == LoopKind::whole && dim.size == rule.loops[round].size && dim.size > 1 &&
+         std::ranges::count_if(rule.operands, [&](const RuleTensor& t) { return has_loop(t, loop); }) == 1;
+}
+
+/// Per value of the forward: it is made of inputs and constants alone, before anything goes round.
+std::vector<bool> made_of_inputs(const Graph& graph, const Calls& calls) {
+  std::vector<bool> out(graph.values.size(), false);
+  for (NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    if (node.phase != Phase::forward) break;
+    const OpKind kind = node.op->kind;
+    const bool is_work =
+        kind == OpKind::step || (kind == OpKind::compute && !round_of(graph, node, calls.rule(id)));
+    const bool is_made =
+        is_work && std::ranges::all_of(node.operands, [&](ValueId v) { return out[at(v.index)]; });
+    for (ValueId v : node.results) out[at(v.index)] = kind == OpKind::input || is_made;
+  }
+  return out;
+}
+
+/// The dims that come of the sequence, and of what is made of inputs alone also those that are read as such: a mask of windows,
+/// whose places are constants.
+SequenceDims dims_of(const Graph& graph, const Calls& calls) {
+  SequenceDims out = sequence_dims(graph, calls);
+  const std::vector<bool> of_inputs = made_of_inputs(graph, calls);
+  for (int n = static_cast<int>(graph.nodes.size()); n-- > 0;) {
+    const Node& node = graph.nodes[at(n)];
+    if (node.phase != Phase::forward || node.op->kind != OpKind::compute) continue;
+    const Rule& rule = calls.rule(NodeId{n});
+    std::vector<bool> loops(rule.loops.size(), false);
+    const auto mark = [&](const std::vector<RuleTensor>& tensors, const std::vector<ValueId>& values) {
+      for (std::size_t i = 0; i < values.size(); ++i)
+        for (std::size_t d = 0; d < tensors[i].dims.size(); ++d)
+          if (out[at(values[i].index)][d] && !tensors[i].dims[d].empty())
+            loops[at(tensors[i].dims[d][0])] = true;
+    };
+    mark(rule.operands, node.operands);
+    mark(rule.results, node.results);
+    if (const auto round = round_of(graph, node, rule))
+      for (std::size_t l = 0; l < loops.size(); ++l)
+        loops[l] = loops[l] || is_of_hidden_keys(rule, round->loop, static_cast<int>(l));
+    for (std::size_t i = 0; i < node.operands.size(); ++i)
+      for (std::size_t d = 0; d < rule.operands[i].dims.size(); ++d)
+        if (of_inputs[at(node.operands[i].index)] && !rule.operands[i].dims[d].empty() &&
+            loops[at(rule.operands[i].dims[d][0])])
+          out[at(node.operands[i].index)][d] = true;
+  }
+  return out;
+}
+
 /// Whether operators on the way of a sequence compute the same of each element wherever it stands.
 class Minding {
  public:
-  explicit Minding(const Graph& graph) : graph_(graph), calls_(graph), dims_(sequence_dims(graph, calls_)) {}
+  explicit Minding(const Graph& graph) : graph_(graph), calls_(graph), dims_(dims_of(graph, calls_)) {}
 
   /// Of what goes round: 0 if nothing does, -1 if it goes differently, or sees what is behind it.
   int parts() const {
@@ -42,18 +96,49 @@ class Minding {
     return out;
   }
 
+  /// Per node: it asks for places, or makes what such a node reads, and is made of inputs alone, so that it can be done while
+  /// these still stand as they are: documents that are counted along positions.
+  std::vector<bool> in_place() const {
+    const std::vector<bool> of_inputs = made_of_inputs(graph_, calls_);
+    std::vector<bool> out(graph_.nodes.size(), false);
+    std::vector<bool> is_asked(graph_.values.size(), false);  // by one of them
+    for (int end = static_cast<int>(graph_.nodes.size()); end-- > 0;) {
+      const NodeId id{end};
+      const Node& node = graph_.node(id);
+      if (node.phase != Phase::forward) continue;
+      if (node.op->kind != OpKind::compute && node.op->kind != OpKind::step) continue;
+      const bool is_made = of_inputs[at(node.results.front().index)];
+      const bool is_read =
+          std::ranges::any_of(node.results, [&](ValueId v) { return is_asked[at(v.index)]; });
+      const bool asks = node.op->kind == OpKind::compute && minds(id, node);
+      out[at(end)] = is_made && (is_read || asks);
+      for (ValueId v : node.operands) is_asked[at(v.index)] = is_asked[at(v.index)] || out[at(end)];
+    }
+    return out;
+  }
+
   bool minds(std::int64_t blocks, OutputsOfTokens outputs) const {
     const int most = outputs == OutputsOfTokens::brought_into_place ? 1 : 0;
     const auto is_first_dim = [&](ValueId v) { return sequences_of(v) > 0 && dims_[at(v.index)][0]; };
     if (std::ranges::any_of(graph_.outputs,
                             [&](ValueId v) { return sequences_of(v) > most || is_first_dim(v); }))
       return true;  // micro-batches stand side by side along the first
+    return minds(blocks, in_place());
+  }
+
+  /// But for the nodes that are done in place.
+  bool minds(std::int64_t blocks, const std::vector<bool>& in_place) const {
+    const auto has_blocks = [&](ValueId v) {
+      for (std::size_t d = 0; d < dims_[at(v.index)].size(); ++d)
+        if (dims_[at(v.index)][d] && graph_.value(v).type.shape[d] % blocks) return false;
+      return true;
+    };
     for (NodeId id : graph_.node_ids()) {
       const Node& node = graph_.node(id);
       if (node.phase != Phase::forward) break;
-      for (ValueId v : node.results)
-        for (std::size_t d = 0; d < dims_[at(v.index)].size(); ++d)
-          if (dims_[at(v.index)][d] && graph_.value(v).type.shape[d] % blocks) return true;
+      if (in_place[at(id.index)]) continue;
+      if (!std::ranges::all_of(node.operands, has_blocks) || !std::ranges::all_of(node.results, has_blocks))
+        return true;
       if (node.op->kind == OpKind::compute && minds(id, node)) return true;
     }
     return false;
@@ -64,7 +149,7 @@ class Minding {
 
   bool minds(NodeId id, const Node& node) const {
     const Rule& rule = calls_.rule(id);
-    if (round_of(graph_, node, rule)) return false;
+    if (const auto round = round_of(graph_, node, rule)) return has_other_mask(node, rule, round->loop);
     std::vector<bool> is_sequence(rule.loops.size(), false);
     bool is_any = false;
     for (std::size_t i = 0; i < node.operands.size(); ++i)
@@ -82,6 +167,16 @@ class Minding {
       if (is_sequence[l] && (rule.loops[l].kind != LoopKind::plain && rule.loops[l].kind != LoopKind::sum))
         return true;
     return reads_another(node, rule, is_sequence);
+  }
+
+  /// Of what goes round: a mask of queries and keys that does not come of the sequence, and so stands as it is.
+  bool has_other_mask(const Node& node, const Rule& rule, std::size_t round) const {
+    for (std::size_t i = 0; i < node.operands.size(); ++i)
+      for (const std::vector<int>& loops : rule.operands[i].dims)
+        if (loops.size() == 1 && is_of_hidden_keys(rule, round, loops[0]) &&
+            sequences_of(node.operands[i]) < 2)
+          return true;
+    return false;
   }
 
   /// A table with a row for each place, and the like.
@@ -130,8 +225,13 @@ std::int64_t sequence_order(std::span<const Graph* const> stages, OutputsOfToken
   return blocks;
 }
 
-std::vector<std::vector<bool>> dims_in_order(const Graph& graph) {
-  return sequence_dims(graph, Calls(graph));
+std::vector<bool> nodes_in_place(const Graph& graph, std::int64_t blocks) {
+  const Minding minding(graph);
+  std::vector<bool> out = minding.in_place();
+  require(!minding.minds(blocks, out), "a sequence in {} blocks, in which something asks for places", blocks);
+  return out;
 }
+
+std::vector<std::vector<bool>> dims_in_order(const Graph& graph) { return dims_of(graph, Calls(graph)); }
 
 }  // namespace shardwright

@@ -2,8 +2,8 @@
 //
 // Where each element sees those before it alone, the rank that holds the end of the sequence computes 2 - 1 / P times the mean
 // of P ranks, and the others wait. So the sequence stands in 2 P blocks of which a rank holds the r-th from the begin and the
-// r-th from the end (ops/sequence_order.h), as long as nothing of the network minds: inputs are brought into that order, and
-// what asks for places knows of it. Numbers are the same, and nothing is sent for it.
+// r-th from the end (ops/sequence_order.h), as long as nothing of the network minds: inputs are brought into that order, or what is
+// made of them alone and asks for places; what asks for places behind knows of it. Numbers are the same, and nothing is sent for it.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,10 @@ enum class OutputsOfTokens {
 /// In how many blocks all of these stages of one network have their sequence; 0: it stands as it is. Forward operators have
 /// strategies.
 std::int64_t sequence_order(std::span<const Graph* const> stages, OutputsOfTokens outputs);
+
+/// Per node of `graph`, whose sequence stands in `blocks`: it is done while inputs still stand as they are, for it asks for their
+/// places, or makes what such a node reads. All others read its results in order.
+std::vector<bool> nodes_in_place(const Graph& graph, std::int64_t blocks);
 
 /// Per value and dim, of the forward: dims of the sequence. An output has at most one where its sequence stands in blocks.
 std::vector<std::vector<bool>> dims_in_order(const Graph& graph);

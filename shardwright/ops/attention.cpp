@@ -60,12 +60,9 @@ void check_heads(const Call& call, std::size_t first, std::size_t mask) {
                 k.shape[2], q.shape[0], q.shape[1], q.shape[2], k.shape[2]);
 }
 
-/// `, s t@`, or nothing where there is no mask.
+/// `, s z^`, or nothing where there is no mask: of all keys, wherever these are.
 std::string mask_rule(const Call& call, std::size_t mask) {
-  if (call.operands.size() == mask) return "";
-  const Shape& shape = call.operands[mask].shape;
-  if (shape.size() == 2) return ", s t@";
-  return fmt::format(", {} {} s t@", shape[0] == 1 ? "1" : "b", shape[1] == 1 ? "1" : "(h r)");
+  return call.operands.size() == mask ? "" : ", " + mask_dims(call.operands[mask], "s") + " z^";
 }
 
 std::string rule(const Call& call) {

@@ -52,6 +52,19 @@ def attention_bias(q, k, mask, causal, place, alibi):
     return bias
 )";
 
+/// The dims of a mask in front of its keys, as a rule says them; `queries` are those of q.
+inline std::string mask_dims(const Type& mask, std::string_view queries) {
+  if (mask.shape.size() == 2) return std::string(queries);
+  return fmt::format("{} {} {}", mask.shape[0] == 1 ? "1" : "b", mask.shape[1] == 1 ? "1" : "(h r)", queries);
+}
+
+/// Whose part of the mask, of `keys` to a row, head `g` of `heads` in element `b` of the batch reads: rows of queries before it.
+inline std::int64_t mask_rows(const TensorView& mask, std::int64_t b, std::int64_t g, std::int64_t queries) {
+  if (mask.shape.size() == 2) return 0;
+  const std::int64_t of_batch = mask.shape[0] == 1 ? 0 : b, of_head = mask.shape[1] == 1 ? 0 : g;
+  return (of_batch * mask.shape[1] + of_head) * queries;
+}
+
 /// One head on this rank; the elements of its mask may be of another type.
 template <class T, class M = T>
 struct Head {
@@ -106,14 +119,8 @@ void for_each_head(const KernelCall& call, std::size_t first, std::size_t mask_a
       if (has_alibi)
         head.slope = static_cast<C>(
             alibi_slope((h.offset + g / r.extent) * r.size + r.offset + g % r.extent, h.size * r.size));
-      if (has_mask) {
-        const std::span<const std::int64_t> shape = call.operands[mask_at].shape;
-        const bool is_plane = shape.size() == 2;
-        const std::int64_t of_batch = is_plane || shape[0] == 1 ? 0 : b,
-                           of_head = is_plane || shape[1] == 1 ? 0 : g;
-        head.mask =
-            data(mask_at) + (of_batch * (is_plane ? 1 : shape[1]) + of_head) * head.queries * head.keys;
-      }
+      if (has_mask)
+        head.mask = data(mask_at) + mask_rows(call.operands[mask_at], b, g, head.queries) * head.keys;
       f(head, number, shared);
     }
 }

@@ -1,9 +1,10 @@
 // Attention in turns, for keys that go round: queries and keys lie in `pieces` equal pieces of the sequence, and in turn j
-// queries of piece p attend to keys of piece p - j. What comes of it is merged with what came of the turns before by the
+// queries of piece p attend to keys of piece p - j. A mask has the rows of these queries and all keys. What comes of it is merged with what came of the turns before by the
 // logarithm of the sum of e^score, l (Liu, Zaharia, Abbeel: Ring Attention with Blockwise Transformers, 2023):
 //
 //   l' = log(e^l + e^l_j),   y' = e^(l - l') y + e^(l_j - l') y_j
 //
+// of which the largest score m and the sum of e^(score - m) are carried on: a mask of -1e30 leaves no room in one number.
 // Where elements stand in an order of 2 `pieces` blocks (sequence_order.h), a piece is two runs of neighbours.
 #pragma once
 

@@ -14,9 +14,13 @@ namespace shardwright::ops {
 /// What a call says of its turn.
 struct Turns {
   std::int64_t pieces = 1, turn = 0, order = 0;
+  bool is_masked = false;
 
   explicit Turns(const Attributes& a)
-      : pieces(a.integer("pieces", 1)), turn(a.integer("turn", 0)), order(a.integer("order", 0)) {}
+      : pieces(a.integer("pieces", 1)),
+        turn(a.integer("turn", 0)),
+        order(a.integer("order", 0)),
+        is_masked(a.flag("masked")) {}
 };
 
 inline std::int64_t piece_in_turn(std::int64_t piece, std::int64_t turn, std::int64_t pieces) {
@@ -40,6 +44,8 @@ struct TurnPart {
   std::int64_t behind = 0;  // queries stand so much later among the keys
   bool is_causal = false, begins_heads = false;
   double scale = 1, slope = 0;
+  const T* mask = nullptr;                 // of query 0 of this piece, with all keys; none: nullptr
+  std::int64_t mask_row = 0, mask_at = 0;  // keys of a row; where those of this turn begin
 
   /// e^(score - m) and m of query `i` (at `place`) with the keys of one run; how many it sees.
   std::int64_t scores(std::int64_t i, std::int64_t place, const Run& run, double* s) const {
@@ -51,13 +57,15 @@ struct TurnPart {
       for (std::int64_t f = 0; f < depth; ++f)
         sum += static_cast<double>(static_cast<C>(x[f])) * static_cast<double>(static_cast<C>(y[f]));
       s[j] = sum * scale + slope * static_cast<double>(run.place + j - place);
+      if (mask) s[j] += static_cast<double>(static_cast<C>(mask[i * mask_row + mask_at + run.at + j]));
     }
     return seen;
   }
 };
 
+/// Q, k and v stand from operand `first` on, the mask, if there is one, at `mask_at`.
 template <class T, class F>
-void for_each_part(const KernelCall& call, std::size_t first, F f) {
+void for_each_part(const KernelCall& call, std::size_t first, std::size_t mask_at, F f) {
   const LoopBox::Part &b = call.loop("b"), &h = call.loop("h"), &r = call.loop("r"), &s = call.loop("s"),
                       &u = call.loop("u");
   const Turns turns(call.attributes);
@@ -87,6 +95,12 @@ void for_each_part(const KernelCall& call, std::size_t first, F f) {
       part.v = call.operands[first + 2].as<T>().data() + key * part.width;
       part.queries = runs_of_piece(s.offset + p, u.extent, turns.order);
       part.keys = runs_of_piece(of_keys, length, turns.order);
+      if (turns.is_masked) {
+        const std::int64_t rows =
+            mask_rows(call.operands[mask_at], n / heads, g, s.extent * u.extent) + p * u.extent;
+        part.mask = call.operands[mask_at].as<T>().data() + rows * all_keys;
+        part.mask_row = all_keys, part.mask_at = of_keys * length;
+      }
       f(part);
     }
   }

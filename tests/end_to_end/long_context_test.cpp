@@ -55,6 +55,9 @@ TEST_P(EndToEndContext, has_the_losses_of_one_device) {
 const std::string llama = "llama:layers=2,hidden=32,heads=4,kv_heads=2,ffn=48,vocab=48,seq=16,batch=4";
 const std::string gpt = "gpt:layers=2,hidden=32,heads=4,vocab=48,seq=16,batch=4";
 const std::string heads = "llama:layers=2,hidden=32,heads=4,ffn=48,vocab=48,seq=16,batch=4";
+const std::string packed =
+    "llama:layers=2,hidden=32,heads=4,kv_heads=2,ffn=48,vocab=48,seq=16,documents=apart,batch=4";
+const std::string packed_gpt = "gpt:layers=2,hidden=32,heads=4,vocab=48,seq=16,documents=apart,batch=4";
 const std::string alibi = "baichuan2-13b:layers=2,hidden=32,heads=4,ffn=48,vocab=48,seq=16,batch=4";
 
 /// Each rank of a causal ring has both ends of a part of the sequence, in a train step, too, which hands scores out.
@@ -70,6 +73,7 @@ TEST(LongContext, balances_a_causal_ring) {
   EXPECT_EQ(to_text(parse_pipeline(text)), text);
   EXPECT_TRUE(program_of(gpt, ring).in_order.empty());  // whose positions are a table
   EXPECT_TRUE(program_of(llama, "cp=4,context=gather").in_order.empty());
+  EXPECT_EQ(program_of(packed, ring).in_order.size(), 1U);  // documents are counted before
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -102,6 +106,13 @@ INSTANTIATE_TEST_SUITE_P(
         ContextCase{"learned_positions_gathered", gpt, "cp=2,tp=2,context=gather"},
         ContextCase{"alibi", alibi, "cp=4,context=ring"},
         ContextCase{"dropout", gpt + ",dropout=0.2,attention_dropout=0", "dp=2,cp=2,context=ring"},
+        ContextCase{"documents", packed, "cp=4,context=ring"},
+        ContextCase{"documents_gathered", packed, "cp=4,context=gather"},
+        ContextCase{"documents_with_all", packed, "dp=2,cp=2,tp=2,sequence_parallel=1,context=ring,zero=3"},
+        ContextCase{"documents_exchanged", packed, "cp=4,context=exchange:2+ring,recompute=full"},
+        ContextCase{"documents_in_stages", packed, "cp=2,pp=2,context=ring,recompute=selected", 2},
+        ContextCase{"documents_recomputed", packed, "cp=4,context=ring,mask=recompute,layers.0=recompute"},
+        ContextCase{"documents_of_learned_positions", packed_gpt, "dp=2,cp=2,context=ring"},
         ContextCase{"encoder", gpt + ",causal=0,norm=rms,positions=none", "cp=4,context=ring"},
         ContextCase{"cut_backward", llama, "cp=2,pp=2,context=ring,schedule=zero-bubble", 4}),
     [](const auto& test) { return test.param.name; });
@@ -116,7 +127,7 @@ TEST(EndToEndContexts, drawn_have_the_losses_of_one_device) {
     set += drawn.one_of("", ",context=ring", ",context=exchange", ",context=gather",
                         ",context=exchange:2+ring", ",context=exchange:2+gather");
     set = drawn.with_settings(set);
-    drawn.compare(drawn.one_of(llama, gpt, alibi), set, {"heads", "layers", "part of cp"});
+    drawn.compare(drawn.one_of(llama, gpt, alibi, packed), set, {"heads", "layers", "part of cp"});
   }
   EXPECT_GT(drawn.trained(), static_cast<int>(all) / 3);
 }

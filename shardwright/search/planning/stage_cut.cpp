@@ -231,13 +231,16 @@ std::vector<int> filled(const Graph& graph, std::vector<int> stage_of) {
     for (ValueId v : graph.node(id).operands)
       stage = std::max(stage, stage_of[at(graph.value(v).producer.index)]);
   }
+  const std::vector<int> known = stage_of;
   for (int n = static_cast<int>(graph.nodes.size()); n-- > 0;)
     for (ValueId v : graph.nodes[at(n)].operands) {
-      int& below = stage_of[at(graph.value(v).producer.index)];
+      const NodeId producer = graph.value(v).producer;
+      int& below = stage_of[at(producer.index)];
       const int here = stage_of[at(n)];
-      if (is_forward_operator(graph.nodes[at(n)]) && here != no_stage &&
-          !graph.node(graph.value(v).producer).operands.empty())
-        if (below == no_stage) below = here;
+      if (!is_forward_operator(graph.nodes[at(n)]) || here == no_stage ||
+          known[at(producer.index)] != no_stage || graph.node(producer).operands.empty())
+        continue;
+      below = below == no_stage ? here : std::min(below, here);
     }
   // What is read only by what has no stage itself runs first.
   for (int& stage : stage_of) stage = std::max(stage, 0);
