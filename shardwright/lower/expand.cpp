@@ -58,14 +58,15 @@ class Expansion {
       if (node.forward.is_valid()) node.forward = moved_[at(node.forward.index)];
       const bool reads_in_order = order_ > 0 && !is_in_place(graph_.node(id), id);
       for (ValueId& v : node.operands)
-        if (const auto it = in_order_.find(v); reads_in_order && it != in_order_.end()) v = it->second;
+        if (reads_in_order) v = node.phase == Phase::update ? put_back(v) : in_order(v);
       if (reads_in_order && node.op->reads_places && takes_order(node)) node.attributes.set("order", order_);
       if (is_to_expand(graph_, graph_.node(id)))
         expand(node, rule_of(graph_, graph_.node(id)));
       else
         keep(node);
       moved_[at(id.index)] = out_.graph.value(graph_.node(id).results.front()).producer;
-      if (order_ > 0 && (node.op->kind == OpKind::input || !reads_in_order)) {
+      const OpKind kind = node.op->kind;
+      if (order_ > 0 && (kind == OpKind::input || kind == OpKind::parameter || !reads_in_order)) {
         const Node made = out_.graph.nodes.back();  // which grow by what brings it into order
         for (ValueId v : made.results) bring_into_order(made, v, sequence_of(graph_.node(id), v));
       }
@@ -123,38 +124,64 @@ class Expansion {
     return sequence_[at(first.results[at(graph_.value(v).result)].index)];
   }
 
-  /// What `node`, an input or done in place, makes: all others read it in order. Each rank has all of its sequence, which is
-  /// little, and takes its part.
+  ValueId in_order(ValueId v) const {
+    const auto it = in_order_.find(v);
+    return it == in_order_.end() ? v : it->second;
+  }
+
+  /// What an update reads: a table as it stands, and its gradient, whose rows stand in order till then, as the table's do.
+  ValueId put_back(ValueId v) {
+    const Value& value = graph_.value(v);
+    if (graph_.node(value.producer).op->kind == OpKind::parameter) return v;
+    const auto table =
+        std::ranges::find_if(value.gradient_of, [&](ValueId of) { return in_order_.contains(of); });
+    const Node& made = graph_.node(value.producer);
+    if (table == value.gradient_of.end() || made.phase == Phase::update) return in_order(v);
+    const auto [known, is_new] = put_back_.try_emplace(v);
+    if (!is_new) return known->second;
+    const std::vector<bool>& dims = sequence_[at(table->index)];
+    const auto d = static_cast<std::size_t>(std::ranges::find(dims, true) - dims.begin());
+    Layout layout = made.strategy
+                        ? layouts_of(rule_of(graph_, made), *made.strategy).results[at(value.result)]
+                        : *value.layout;
+    layout.dims[d] = {};
+    builder_->set_phase(Phase::update);
+    builder_->set_forward({});
+    return known->second = reordered_on(layout, v, d, made.owner, true);
+  }
+
+  /// What all others read in order of what `node` makes, an input, a table with a row for each place, or done in place. Each rank has all of its sequence, which is little, and takes its part.
   void bring_into_order(const Node& node, ValueId v, const std::vector<bool>& dims) {
     if (std::ranges::count(dims, true) == 0 || !is_read_in_order_[at(v.index)]) return;
-    const bool is_input = node.op->kind == OpKind::input;
+    const bool is_leaf = node.op->kind != OpKind::compute && node.op->kind != OpKind::step;
     Layout layout =
-        is_input ? *out_.graph.value(v).layout
+        is_leaf ? *out_.graph.value(v).layout
         : node.strategy
             ? layouts_of(rule_of(out_.graph, node), *node.strategy).results[at(graph_.value(v).result)]
             : replicated(dims.size());
     for (std::size_t d = 0; d < dims.size(); ++d)
       if (dims[d]) layout.dims[d] = {};
     if (layout.used().empty()) layout.mesh = 0;
-    if (is_input) out_.graph.value(v).layout = layout;
+    if (node.op->kind == OpKind::input) out_.graph.value(v).layout = layout;
     if (!builder_) builder_.emplace(out_.graph);
     builder_->set_phase(node.phase);
     builder_->set_forward({});
     ValueId ordered = v;
     for (std::size_t d = 0; d < dims.size(); ++d)
-      if (dims[d]) ordered = reordered_on(layout, ordered, d, node.owner);
+      if (dims[d]) ordered = reordered_on(layout, ordered, d, node.owner, false);
     in_order_.emplace(v, ordered);
   }
 
-  /// Dim `d` of `v`, which lies so and has all of it.
-  ValueId reordered_on(const Layout& layout, ValueId v, std::size_t d, NodeId owner) {
-    const ValueId out = reordered(*builder_, v, d, order_);
+  /// Dim `d` of `v`, which lies so and has all of it, or addends of it.
+  ValueId reordered_on(const Layout& layout, ValueId v, std::size_t d, NodeId owner, bool is_inverse) {
+    const ValueId out = reordered(*builder_, v, d, order_, is_inverse);
     Node& made = out_.graph.nodes.back();
     const Rule rule = rule_of(out_.graph, made);
     made.strategy = whole(rule);
     for (std::size_t i = 0; i < layout.dims.size(); ++i)
       made.strategy->loops[at(rule.operands[0].dims[i][0])] = layout.dims[i];
-    made.strategy->mesh = layout.mesh;
+    made.strategy->linear.front() = layout.sum;
+    made.strategy->mesh = used_axes(*made.strategy).empty() ? 0 : layout.mesh;
     made.owner = owner;
     return out;
   }
@@ -174,7 +201,8 @@ class Expansion {
   std::vector<std::vector<bool>> sequence_;  // its dims, per value
   std::vector<bool> in_place_;               // per node: done before it is brought into order
   std::vector<bool> is_read_in_order_;       // per value
-  std::map<ValueId, ValueId> in_order_;      // inputs, and what is done in place
+  std::map<ValueId, ValueId> in_order_;      // inputs, tables of places, and what is done in place
+  std::map<ValueId, ValueId> put_back_;      // gradients of such tables
   Expanded out_;
   std::optional<Builder> builder_;  // of a graph with an operator to expand
   std::vector<NodeId> moved_;       // per node, or the one that makes its first result

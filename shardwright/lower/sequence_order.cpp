@@ -47,6 +47,43 @@ std::vector<bool> made_of_inputs(const Graph& graph, const Calls& calls) {
   return out;
 }
 
+/// The dim of operand `i` that `node` reads as the sequence, of which its result has as many places; -1 if there is none.
+int dim_read_as_places(const Node& node, std::size_t i, const Rule& rule, const SequenceDims& dims) {
+  const RuleTensor &operand = rule.operands[i], &result = rule.results.front();
+  for (std::size_t d = 0; d < operand.dims.size(); ++d) {
+    const std::vector<int>& loops = operand.dims[d];
+    if (loops.size() != 1 || rule.loops[at(loops[0])].kind != LoopKind::plain) continue;
+    for (std::size_t r = 0; r < result.dims.size(); ++r)
+      if (result.dims[r] == loops && dims[at(node.results.front().index)][r]) return static_cast<int>(d);
+  }
+  return -1;
+}
+
+/// Marks the dim of each parameter that all its readers of the forward read as the sequence: a table with a row for each place. Not
+/// where what is its gradient is that of something else, too.
+void mark_tables(SequenceDims& dims, const Graph& graph, const Calls& calls) {
+  constexpr int unread = -2, none = -1;
+  std::vector<int> read(graph.values.size(), unread);
+  for (NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    if (node.phase != Phase::forward) break;
+    for (std::size_t i = 0; i < node.operands.size(); ++i) {
+      int& known = read[at(node.operands[i].index)];
+      const int d =
+          node.op->kind == OpKind::compute ? dim_read_as_places(node, i, calls.rule(id), dims) : none;
+      known = known == unread || known == d ? d : none;
+    }
+  }
+  for (const Value& v : graph.values)
+    for (ValueId of : v.gradient_of)
+      if (v.gradient_of.size() > 1) read[at(of.index)] = none;
+  for (const Node& node : graph.nodes) {
+    const ValueId v = node.results.empty() ? ValueId{} : node.results.front();
+    if (node.op->kind == OpKind::parameter && read[at(v.index)] >= 0)
+      dims[at(v.index)][at(read[at(v.index)])] = true;
+  }
+}
+
 /// The dims that come of the sequence, and of what is made of inputs alone also those that are read as such: a mask of windows,
 /// whose places are constants.
 SequenceDims dims_of(const Graph& graph, const Calls& calls) {
@@ -74,6 +111,7 @@ SequenceDims dims_of(const Graph& graph, const Calls& calls) {
             loops[at(rule.operands[i].dims[d][0])])
           out[at(node.operands[i].index)][d] = true;
   }
+  mark_tables(out, graph, calls);
   return out;
 }
 

@@ -20,9 +20,11 @@ inline ValueId constant(auto& builder, DType dtype, double value) {
 /// The same elements in another memory format, which passes choose.
 inline const OpDef& reformat_op() { return find_op("reformat"); }
 
-/// Dim `dim` of x in the order in which ranks share a sequence evenly (ops/sequence_order.h).
-inline ValueId reordered(Builder& builder, ValueId x, std::size_t dim, std::int64_t order) {
-  return builder.call("reorder", {x}, {{"dim", static_cast<std::int64_t>(dim)}, {"order", order}});
+/// Dim `dim` of x in the order in which ranks share a sequence evenly (ops/sequence_order.h), or back.
+inline ValueId reordered(Builder& builder, ValueId x, std::size_t dim, std::int64_t order, bool is_inverse) {
+  Attributes how{{"dim", static_cast<std::int64_t>(dim)}, {"order", order}};
+  if (is_inverse) how.set("inverse", true);
+  return builder.call("reorder", {x}, std::move(how));
 }
 
 /// `x`, whose dim `dim` is `parts` equal parts, in `pieces` pieces: each has of all parts the same of their equal runs, one part's

@@ -71,7 +71,7 @@ TEST(LongContext, balances_a_causal_ring) {
   const std::string text = to_text(balanced);
   EXPECT_TRUE(text.ends_with("in order %head.matmul dim 1 of 8 blocks\n"));
   EXPECT_EQ(to_text(parse_pipeline(text)), text);
-  EXPECT_TRUE(program_of(gpt, ring).in_order.empty());  // whose positions are a table
+  EXPECT_EQ(program_of(gpt, ring).in_order.size(), 1U);  // whose positions are a table
   EXPECT_TRUE(program_of(llama, "cp=4,context=gather").in_order.empty());
   EXPECT_EQ(program_of(packed, ring).in_order.size(), 1U);  // documents are counted before
 }
@@ -103,6 +103,11 @@ INSTANTIATE_TEST_SUITE_P(
         ContextCase{"selected", llama, "cp=4,context=ring,recompute=selected", 2},
         ContextCase{"recomputed", llama, "cp=4,context=ring,recompute=full"},
         ContextCase{"learned_positions", gpt, "cp=4,context=ring"},
+        ContextCase{"learned_positions_with_all", gpt,
+                    "dp=2,cp=2,tp=2,sequence_parallel=1,context=ring,zero=3"},
+        ContextCase{"learned_positions_in_stages", gpt, "dp=2,cp=2,pp=2,context=ring,zero=1,recompute=full",
+                    2},
+        ContextCase{"learned_positions_recomputed", gpt, "cp=4,context=ring,zero=2,recompute=full", 2},
         ContextCase{"learned_positions_gathered", gpt, "cp=2,tp=2,context=gather"},
         ContextCase{"alibi", alibi, "cp=4,context=ring"},
         ContextCase{"dropout", gpt + ",dropout=0.2,attention_dropout=0", "dp=2,cp=2,context=ring"},
