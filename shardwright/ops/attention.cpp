@@ -50,14 +50,7 @@ void check_heads(const Call& call, std::size_t first, std::size_t mask) {
       throw error("{} has heads of {} features but at most {} are possible", to_text(*t), t->shape[3],
                   most_attention_features);
   if (call.operands.size() == mask) return;
-  const Type& m = call.operands[mask];
-  const bool is_plane = m.shape == Shape{q.shape[2], k.shape[2]};
-  const bool is_full = m.shape.size() == 4 && (m.shape[0] == 1 || m.shape[0] == q.shape[0]) &&
-                       (m.shape[1] == 1 || m.shape[1] == q.shape[1]) && m.shape[2] == q.shape[2] &&
-                       m.shape[3] == k.shape[2];
-  if (!is_plane && !is_full)
-    throw error("the mask is {} but should be [{}, {}] or [{} or 1, {} or 1, {}, {}]", to_text(m), q.shape[2],
-                k.shape[2], q.shape[0], q.shape[1], q.shape[2], k.shape[2]);
+  check_mask(call, first, mask);
 }
 
 /// `, s z^`, or nothing where there is no mask: of all keys, wherever these are.

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "shardwright/graph/op.h"
+#include "shardwright/ops/types.h"
 
 namespace shardwright::ops {
 
@@ -51,6 +52,19 @@ def attention_bias(q, k, mask, causal, place, alibi):
         bias = jnp.where(apart > 0, -jnp.inf, 0 if bias is None else bias).astype(q.dtype)
     return bias
 )";
+
+/// Throws: Error unless operand `mask` has a row for each query of operand `q`, with all keys of the one behind it.
+inline void check_mask(const Call& call, std::size_t q, std::size_t mask) {
+  check_same_dtype(call, q, mask);
+  const Shape &m = call.operands[mask].shape, &queries = call.operands[q].shape;
+  const std::int64_t batch = queries[0], heads = queries[1], keys = call.operands[q + 1].shape[2];
+  const auto is_one_or = [](std::int64_t have, std::int64_t all) { return have == 1 || have == all; };
+  const bool has_rows = m.size() >= 2 && m[m.size() - 2] == queries[2] && m.back() == keys;
+  const bool is_full = m.size() == 4 && is_one_or(m[0], batch) && is_one_or(m[1], heads);
+  if (!has_rows || (m.size() != 2 && !is_full))
+    throw error("the mask is {} but should be [{}, {}] or [{} or 1, {} or 1, {}, {}]",
+                to_text(call.operands[mask]), queries[2], keys, batch, heads, queries[2], keys);
+}
 
 /// The dims of a mask in front of its keys, as a rule says them; `queries` are those of q.
 inline std::string mask_dims(const Type& mask, std::string_view queries) {

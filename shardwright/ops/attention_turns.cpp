@@ -72,19 +72,6 @@ void check_count(const Call& call, std::size_t least, std::size_t carried) {
                 carried);
 }
 
-/// Throws: Error unless the mask has rows of q and all keys.
-void check_mask(const Call& call, std::size_t q, std::size_t mask) {
-  const Shape &queries = call.operands[q].shape, &m = call.operands[mask].shape;
-  check_same_dtype(call, q, mask);
-  const bool has_rows =
-      m.size() >= 2 && m[m.size() - 2] == queries[2] && m.back() == call.operands[q + 1].shape[2];
-  const auto is_one_or = [](std::int64_t have, std::int64_t all) { return have == 1 || have == all; };
-  if (!has_rows ||
-      (m.size() != 2 && (m.size() != 4 || !is_one_or(m[0], queries[0]) || !is_one_or(m[1], queries[1]))))
-    throw error("the mask is {} but should be [{} or 1, {} or 1, {}, {}]", to_text(call.operands[mask]),
-                queries[0], queries[1], queries[2], call.operands[q + 1].shape[2]);
-}
-
 /// What keys are read in a turn: piece p of queries reads piece p - turn.
 std::string keys_in_turn(const Turns& turns, std::int64_t keys) {
   const std::int64_t length = keys / turns.pieces, low = -turns.turn * length;
