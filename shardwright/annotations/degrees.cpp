@@ -24,6 +24,10 @@
 namespace shardwright {
 namespace {
 
+bool are_equal(const std::vector<int>& shares) {
+  return std::ranges::all_of(shares, [&](int share) { return share == shares.front(); });
+}
+
 /// One walk over the operators, on a mesh on which dp and tp are one axis or several.
 class Splitter {
  public:
@@ -40,7 +44,7 @@ class Splitter {
     if (by_sequence_parallel_ || parts.context.back() > 1) sequence_ = sequence_dims(graph, calls);
     data_ = add_axes(mesh_, "dp", parts.data), context_ = add_axes(mesh_, "cp", parts.context);
     tensor_ = add_axes(mesh_, "tp", parts.tensor);
-    if (asked.batch_shares && !data_.empty()) {
+    if (asked.batch_shares && !data_.empty() && !are_equal(*asked.batch_shares)) {
       mesh_.axes[at(data_[0])].shares = *asked.batch_shares;
       batch_axes_ = data_.by_shares();
     } else {

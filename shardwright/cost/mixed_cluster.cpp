@@ -122,19 +122,28 @@ Cluster joined(std::string name, std::vector<Cluster> kinds, LinkLevel between) 
 Cluster of_mean_device(Cluster cluster) {
   const std::vector<Cluster> kinds = std::exchange(cluster.kinds, {});
   if (kinds.empty()) return cluster;
+  const std::int64_t memory = cluster.memory_bytes, reserved = cluster.reserved_bytes;
+  const Cluster& most = *std::ranges::max_element(
+      kinds, {}, [](const Cluster& kind) { return kind.devices() * speed_of(kind); });
+  set_devices(cluster, most);
+  cluster.memory_bytes = memory, cluster.reserved_bytes = reserved;
+  // Times the share of the peak that they reach, of which `most` has its own.
+  const auto reached = [&](WorkKind work, auto rate) {
+    const auto of = [&](const Cluster& kind) { return rate(kind) * kind.efficiency_of(work).best; };
+    return mean_of(kinds, of) / most.efficiency_of(work).best;
+  };
   const auto flops = [&](DType type) {
-    return mean_of(kinds, [&](const Cluster& kind) { return kind.flops_per_second.of(type); });
+    return reached(WorkKind::contraction,
+                   [&](const Cluster& kind) { return kind.flops_per_second.of(type); });
   };
   cluster.flops_per_second = {.f64 = flops(DType::f64),
                               .f32 = flops(DType::f32),
                               .bf16 = flops(DType::bf16),
                               .f16 = flops(DType::f16)};
   cluster.memory_bytes_per_second =
-      mean_of(kinds, [](const Cluster& kind) { return kind.memory_bytes_per_second; });
-  // What is fast is so at its own share of the peak.
-  cluster.efficiency = std::ranges::max(kinds, {}, [](const Cluster& kind) {
-                         return kind.devices() * speed_of(kind);
-                       }).efficiency;
+      reached(WorkKind::streaming, [](const Cluster& kind) { return kind.memory_bytes_per_second; });
+  cluster.kernel_seconds = mean_of(kinds, [](const Cluster& kind) { return kind.kernel_seconds; });
+  cluster.price_per_hour = mean_price(kinds);
   return cluster;
 }
 
@@ -151,6 +160,24 @@ Cluster fastest_part(const Cluster& cluster, int count) {
     if (!fastest || kind.devices() < count) continue;
     set_rates(out, kind, [](double a, double b) { return std::max(a, b); });
     out.kernel_seconds = std::min(out.kernel_seconds, kind.kernel_seconds);
+  }
+  return out;
+}
+
+Cluster fastest_stage_by_shares(const Cluster& cluster, int count) {
+  Cluster out = fastest_part(cluster, count);
+  for (int first = 0; first + count <= cluster.devices(); first += count) {
+    if (kind_of(cluster, first, count)) continue;
+    const Cluster mean = of_mean_device(cluster.part(first, count));
+    if (speed_of(mean) > speed_of(out)) {
+      const std::vector<LinkLevel> links = out.links;
+      const Cluster before = std::exchange(out, mean);
+      out.links = links;
+      set_rates(out, before, [](double a, double b) { return std::max(a, b); });
+    } else {
+      set_rates(out, mean, [](double a, double b) { return std::max(a, b); });
+    }
+    out.kernel_seconds = std::min(out.kernel_seconds, mean.kernel_seconds);
   }
   return out;
 }

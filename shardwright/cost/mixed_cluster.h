@@ -36,9 +36,12 @@ void set_kinds(Cluster& cluster, std::vector<Cluster> kinds);
 /// `count` devices of the fastest kind that has as many next to each other, with the best rates of all that have; where none has,
 /// the first ones.
 Cluster fastest_part(const Cluster& cluster, int count);
-/// A device of the mean of what the kinds of `cluster` reach: where each has as much of a batch as it is fast, a step takes as
-/// long as on as many of these. Its memory is the least.
+/// Devices of the mean of what the kinds of `cluster` reach, as far as their kernels reach their peaks: where each has as much of a
+/// batch as it is fast, a step takes as long as on as many of these. Their memory is the least.
 Cluster of_mean_device(Cluster cluster);
+/// As fastest_part, of devices as fast as those of any of the stages of `count` devices that `cluster` is cut into, too, where replicas
+/// have shares by speed.
+Cluster fastest_stage_by_shares(const Cluster& cluster, int count);
 /// Which kind the `count` devices from `first` on are of; nothing where they are of several, or the cluster has but one.
 std::optional<std::size_t> kind_of(const Cluster& cluster, int first, int count);
 

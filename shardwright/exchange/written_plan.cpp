@@ -255,11 +255,15 @@ void check_tensor_parts(const WrittenPlan& plan, std::string_view format) {
 
 }  // namespace
 
+void WrittenPlan::check_equal_shares(std::string_view format) const {
+  if (const auto shares = decided_by(plan, 0).batch_shares)
+    throw error("{}: has no word for unequal shares of the batch ({}); plan without batch_shares", format,
+                shares->empty() ? "by the speed of each stage's devices" : shares_text(*shares));
+}
+
 const Grid& WrittenPlan::grid_for(std::string_view format) const {
   if (grid) {
-    if (const auto& shares = grid->said.batch_shares)
-      throw error("{}: has no word for unequal shares of the batch ({}); plan without batch_shares", format,
-                  shares->empty() ? "by the speed of each stage's devices" : shares_text(*shares));
+    check_equal_shares(format);
     const std::int64_t samples = what.samples * plan.settings.pipelining.interleave;
     if (samples % grid->of("dp"))
       throw error("{}: dp={} does not divide the {} samples of a micro-batch", format, grid->of("dp"),
@@ -296,9 +300,6 @@ std::string unevenness(const PlacedTensor& tensor, const Layout& layout, const M
   for (std::size_t d = 0; d < layout.dims.size(); ++d) {
     if (!is_cut_unevenly(layout, mesh, tensor.type.shape, d)) continue;
     const Axes& axes = layout.dims[d];
-    if (axes.is_by_shares())
-      return fmt::format("dim {} of {} is cut into unequal shares ({} of {})", d, tensor.type.shape[d],
-                         to_text(axes, mesh), to_text(mesh));
     return fmt::format("dim {} of {} is cut over {} devices ({}), which do not divide it{}", d,
                        tensor.type.shape[d], mesh.count(axes), to_text(axes, mesh),
                        axes.grain() > 0 ? fmt::format(" in runs of {}", axes.grain()) : "");

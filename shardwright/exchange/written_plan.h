@@ -86,6 +86,8 @@ struct WrittenPlan {
 
   /// Throws: Error that says why `format`, which says degrees, cannot say this plan.
   const Grid& grid_for(std::string_view format) const;
+  /// Throws: Error if replicas have unequal shares of the batch, for which `format` has no word.
+  void check_equal_shares(std::string_view format) const;
   std::int64_t batch() const;  // samples of a step; 0 as above
 };
 

@@ -71,7 +71,9 @@ void check_stages(const Graph& graph, const Stages& stages, const Constraints& c
 
 // ---- whether the plan has it ----
 
-bool is_of_structure(const ConstraintWord& word) { return word.is_chosen || word.name == "global_batch"; }
+bool is_of_structure(const ConstraintWord& word) {
+  return word.is_chosen || word.name == "global_batch" || word.name == "batch_shares";
+}
 
 bool has_words(const Constraints& asked, const Constraints& decided) {
   return std::ranges::all_of(constraint_words(), [&](const ConstraintWord& word) {

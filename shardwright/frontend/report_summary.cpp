@@ -101,10 +101,10 @@ SummaryLine network_line(const Graph& graph, const Plan& plan, const BatchSize& 
 }
 
 /// Where samples of a micro-batch are shared unequally: the largest share decides how long all take, or those of the fastest.
-std::string shares_text(const Plan& plan, std::int64_t samples) {
+std::string samples_of_each_text(const Plan& plan, std::int64_t samples) {
   const auto by_shares = decided_by(plan, 0).batch_shares;
   if (by_shares && by_shares->empty()) return " (by the speed of each stage's devices)";
-  if (by_shares) return fmt::format(" (in shares of {})", shardwright::shares_text(*by_shares));
+  if (by_shares) return fmt::format(" (in shares of {})", shares_text(*by_shares));
   const auto is_uneven = [](const PlannedOperator& op) {
     return std::ranges::any_of(op.strategy, [&](const auto& split) {
       return op.cuts.contains(split.first) && std::ranges::count(split.second, "dp") > 0;
@@ -127,7 +127,7 @@ SummaryLine settings_line(const Plan& plan, const BatchSize& batch) {
   if (batch.samples > 0)
     out += fmt::format(" of {} sample{}{}", batch.samples / p.micro_batches,
                        batch.samples == p.micro_batches ? "" : "s",
-                       shares_text(plan, batch.samples / p.micro_batches / p.interleave));
+                       samples_of_each_text(plan, batch.samples / p.micro_batches / p.interleave));
   if (p.interleave > 1) out += fmt::format(" in {} parts side by side", p.interleave);
   if (p.stages > 1) out += ", " + name_of(p.schedule);
   if (plan.settings.overlap_tensor) {

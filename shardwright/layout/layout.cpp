@@ -1,7 +1,6 @@
 #include "shardwright/layout/layout.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "shardwright/layout/uneven.h"
 
@@ -33,34 +32,42 @@ struct SharedPart {
   std::int64_t all = 1;
 };
 
-SharedPart shares_of(const Axes& axes, const Mesh& mesh, int rank) {
-  SharedPart out{{0, 1}};
-  for (int a : axes) {  // what the axes before it left is cut by this one
-    const Axis& axis = mesh.axes[static_cast<std::size_t>(a)];
-    const std::vector<int>& shares = axis.shares;
-    const auto place = static_cast<std::size_t>(mesh.coordinate(rank, a));
-    const bool is_shared = axes.is_by_shares() && !shares.empty();
-    const std::int64_t all =
-        is_shared ? std::accumulate(shares.begin(), shares.end(), std::int64_t{0}) : axis.size;
-    const std::int64_t own = is_shared ? shares[place] : 1;
-    const std::int64_t before =
-        is_shared ? std::accumulate(shares.begin(), shares.begin() + static_cast<std::ptrdiff_t>(place),
-                                    std::int64_t{0})
-                  : static_cast<std::int64_t>(place);
-    const std::int64_t width = out.shares.end - out.shares.begin;
-    out.shares.begin = out.shares.begin * all + width * before;
-    out.shares.end = out.shares.begin + width * own;
-    out.all *= all;
-  }
+/// Before each place along an axis, and in all: its shares, or equal ones.
+std::vector<std::int64_t> sums_along(const Axis& axis) {
+  std::vector<std::int64_t> out{0};
+  out.reserve(static_cast<std::size_t>(axis.size) + 1);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(axis.size); ++i)
+    out.push_back(out.back() + (axis.shares.empty() ? 1 : axis.shares[i]));
   return out;
 }
 
-/// The sizes of the parts by shares that the ranks from `first` on have: the smallest and the largest.
-Range sizes_of(const Axes& axes, const Mesh& mesh, std::int64_t n, int first, int count) {
-  Range out{n, 0};
-  for (int rank = first; rank < first + count; ++rank) {
-    const Range part = part_of(axes, mesh, n, rank);
-    out = {std::min(out.begin, part.end - part.begin), std::max(out.end, part.end - part.begin)};
+/// What `part` is of, at a place along another axis, whose sums are these: what the axes before left is cut by it.
+SharedPart at_place(const SharedPart& part, const std::vector<std::int64_t>& sums, std::size_t place) {
+  const std::int64_t width = part.shares.end - part.shares.begin, begin = part.shares.begin * sums.back();
+  return {{begin + width * sums[place], begin + width * sums[place + 1]}, part.all * sums.back()};
+}
+
+Range of_dim(const SharedPart& part, std::int64_t n) {
+  return {cut(n, part.all, part.shares.begin).begin, cut(n, part.all, part.shares.end).begin};
+}
+
+/// The sizes of all parts by shares of a dim of `n`, by position along `axes`.
+std::vector<std::int64_t> shared_sizes(const Axes& axes, const Mesh& mesh, std::int64_t n) {
+  std::vector<SharedPart> parts{{{0, 1}}};
+  for (int a : axes) {
+    const std::vector<std::int64_t> sums = sums_along(mesh.axes[static_cast<std::size_t>(a)]);
+    std::vector<SharedPart> finer;
+    finer.reserve(parts.size() * (sums.size() - 1));
+    for (const SharedPart& part : parts)
+      for (std::size_t place = 0; place + 1 < sums.size(); ++place)
+        finer.push_back(at_place(part, sums, place));
+    parts = std::move(finer);
+  }
+  const std::int64_t grain = std::max<std::int64_t>(1, axes.grain());
+  std::vector<std::int64_t> out;
+  for (const SharedPart& part : parts) {
+    const Range runs = of_dim(part, n / grain);
+    out.push_back((runs.end - runs.begin) * grain);
   }
   return out;
 }
@@ -75,35 +82,42 @@ std::int64_t runs_in(std::int64_t n, const Axes& axes) { return n / std::max<std
 
 Range part_of(const Axes& axes, const Mesh& mesh, std::int64_t n, int rank) {
   const std::int64_t grain = std::max<std::int64_t>(1, axes.grain());
-  Range runs;
-  if (axes.is_by_shares()) {
-    const SharedPart part = shares_of(axes, mesh, rank);
-    runs = {cut(n / grain, part.all, part.shares.begin).begin,
-            cut(n / grain, part.all, part.shares.end).begin};
-  } else {
-    runs = cut(n / grain, mesh.count(axes), mesh.index_along(rank, axes));
+  if (!axes.is_by_shares()) {
+    const Range runs = cut(n / grain, mesh.count(axes), mesh.index_along(rank, axes));
+    return {runs.begin * grain, runs.end * grain};
   }
+  SharedPart part{{0, 1}};
+  for (int a : axes)
+    part = at_place(part, sums_along(mesh.axes[static_cast<std::size_t>(a)]),
+                    static_cast<std::size_t>(mesh.coordinate(rank, a)));
+  const Range runs = of_dim(part, n / grain);
   return {runs.begin * grain, runs.end * grain};
 }
 
 std::int64_t largest_part(const Axes& axes, const Mesh& mesh, std::int64_t n) {
-  if (is_shared_out(axes, mesh)) return sizes_of(axes, mesh, n, 0, mesh.size()).end;
+  if (is_shared_out(axes, mesh)) return std::ranges::max(shared_sizes(axes, mesh, n));
   const std::int64_t parts = mesh.count(axes);
   return (runs_in(n, axes) + parts - 1) / parts * std::max<std::int64_t>(1, axes.grain());
 }
 
 std::int64_t smallest_part(const Axes& axes, const Mesh& mesh, std::int64_t n) {
-  if (is_shared_out(axes, mesh)) return sizes_of(axes, mesh, n, 0, mesh.size()).begin;
+  if (is_shared_out(axes, mesh)) return std::ranges::min(shared_sizes(axes, mesh, n));
   return runs_in(n, axes) / mesh.count(axes) * std::max<std::int64_t>(1, axes.grain());
 }
 
 std::int64_t largest_part(const Axes& axes, const Mesh& mesh, std::int64_t n, int first, int count) {
-  return is_shared_out(axes, mesh) ? sizes_of(axes, mesh, n, first, count).end : largest_part(axes, mesh, n);
+  if (!is_shared_out(axes, mesh)) return largest_part(axes, mesh, n);
+  const std::vector<std::int64_t> sizes = shared_sizes(axes, mesh, n);
+  std::int64_t most = 0;
+  for (int rank = first; rank < first + count; ++rank)
+    most = std::max(most, sizes[static_cast<std::size_t>(mesh.index_along(rank, axes))]);
+  return most;
 }
 
 bool are_parts_equal(const Axes& axes, const Mesh& mesh, std::int64_t n) {
   if (!is_shared_out(axes, mesh)) return runs_in(n, axes) % mesh.count(axes) == 0;
-  return largest_part(axes, mesh, n) == smallest_part(axes, mesh, n);
+  const auto [least, most] = std::ranges::minmax(shared_sizes(axes, mesh, n));
+  return least == most;
 }
 
 Axes settled(const Axes& axes, const Mesh& mesh, std::int64_t n) {

@@ -1,12 +1,14 @@
 #include "shardwright/layout/mesh.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 namespace shardwright {
 namespace {
 
 constexpr std::int64_t max_ranks = 1 << 20;
+constexpr std::int64_t max_shares = std::int64_t{1} << 31;  // whose square fits
 
 constexpr std::string_view shares_word = "/shares";
 
@@ -220,7 +222,7 @@ std::vector<int> shares_of(std::string_view text) {
 
 void check(const Mesh& mesh) {
   std::set<std::string> names;
-  std::int64_t ranks = 1;
+  std::int64_t ranks = 1, shares = 1;
   for (const Axis& a : mesh.axes) {
     axis_size(a.name, a.size);
     if (a.name.empty() || a.name == "None" || a.name.find('.') != std::string::npos ||
@@ -233,6 +235,10 @@ void check(const Mesh& mesh) {
     if (!names.insert(a.name).second) throw error("axis '{}' is twice in {}", a.name, to_text(mesh));
     ranks *= a.size;
     if (ranks > max_ranks) throw error("{} has more than {} ranks", to_text(mesh), max_ranks);
+    shares *= a.shares.empty() ? a.size : std::accumulate(a.shares.begin(), a.shares.end(), std::int64_t{0});
+    if (shares > max_shares)
+      throw error("{}: its shares, multiplied, are more than {}; say smaller ones", to_text(mesh),
+                  max_shares);
   }
   if (mesh.axis_count() > Axes::max_size)
     throw error("{} has {} axes; at most {} are possible", to_text(mesh), mesh.axis_count(), Axes::max_size);

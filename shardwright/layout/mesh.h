@@ -21,7 +21,7 @@ namespace shardwright {
 struct Axis {
   std::string name;
   int size = 1;
-  static constexpr int most_share = 1 << 16;
+  static constexpr int most_share = 1 << 12;
   std::vector<int> shares = {};  // of what is cut by them, one for each along the axis; empty: equal ones
   bool operator==(const Axis&) const = default;
 };
@@ -108,7 +108,8 @@ int axis_size(std::string_view name, std::int64_t size);
 /// `3:1`. Throws: Error unless they are numbers from 1 to most_share.
 std::vector<int> shares_of(std::string_view text);
 std::string shares_text(std::span<const int> shares);
-/// Throws: Error on axes without name, with one name twice, with a size below 1, or other than `size` shares from 1 to most_share.
+/// Throws: Error on axes without name, with one name twice, with a size below 1, other than `size` shares from 1 to most_share, or too many
+/// of these in all.
 void check(const Mesh& mesh);
 
 /// The coarsest mesh that every given mesh is a grouping of, and what each axis becomes in it.

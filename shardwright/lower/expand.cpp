@@ -45,7 +45,7 @@ class Expansion {
       : graph_(graph), order_(order), moved_(graph.nodes.size()) {
     if (order_ > 0) {
       sequence_ = dims_in_order(graph);
-      in_place_ = nodes_in_place(graph, order_);
+      in_place_ = nodes_in_place(graph);
       find_read_in_order();
     }
     out_.graph = graph;

@@ -263,12 +263,7 @@ std::int64_t sequence_order(std::span<const Graph* const> stages, OutputsOfToken
   return blocks;
 }
 
-std::vector<bool> nodes_in_place(const Graph& graph, std::int64_t blocks) {
-  const Minding minding(graph);
-  std::vector<bool> out = minding.in_place();
-  require(!minding.minds(blocks, out), "a sequence in {} blocks, in which something asks for places", blocks);
-  return out;
-}
+std::vector<bool> nodes_in_place(const Graph& graph) { return Minding(graph).in_place(); }
 
 std::vector<std::vector<bool>> dims_in_order(const Graph& graph) { return dims_of(graph, Calls(graph)); }
 

@@ -24,9 +24,9 @@ enum class OutputsOfTokens {
 /// strategies.
 std::int64_t sequence_order(std::span<const Graph* const> stages, OutputsOfTokens outputs);
 
-/// Per node of `graph`, whose sequence stands in `blocks`: it is done while inputs still stand as they are, for it asks for their
+/// Per node of `graph`, whose sequence stands in blocks: it is done while inputs still stand as they are, for it asks for their
 /// places, or makes what such a node reads. All others read its results in order.
-std::vector<bool> nodes_in_place(const Graph& graph, std::int64_t blocks);
+std::vector<bool> nodes_in_place(const Graph& graph);
 
 /// Per value and dim, of the forward: dims of the sequence. An output has at most one where its sequence stands in blocks.
 std::vector<std::vector<bool>> dims_in_order(const Graph& graph);

@@ -122,6 +122,7 @@ void for_each_head(const KernelCall& call, std::size_t first, std::size_t mask_a
   head.is_causal = call.attributes.flag("causal");
   head.scale = static_cast<C>(
       call.attributes.number("scale", 1 / std::sqrt(static_cast<double>(call.loop("d").size))));
+  if (has_mask && call.operands[mask_at].shape.back() != t.extent) throw error("a mask has all keys");
   const std::int64_t heads = h.extent * r.extent, batch = call.loop("b").extent;
   const auto data = [&](std::size_t i) { return call.operands[i].as<T>().data(); };
   for (std::int64_t b = 0; b < batch; ++b)

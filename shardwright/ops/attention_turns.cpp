@@ -175,7 +175,7 @@ double carried_at(const TensorView& t, std::int64_t i) {
 
 /// Throws: Error unless these loop dims are here as a whole, if there are such.
 void check_whole(const KernelCall& call) {
-  for (const char* name : {"u", "w", "d"})
+  for (const char* name : {"u", "w", "d", "n", "z"})
     if (const int l = call.rule.loop(name); l >= 0)
       if (const LoopBox::Part& part = call.box.loops[static_cast<std::size_t>(l)]; part.extent != part.size)
         throw error("a turn takes all of {}", name);

@@ -139,7 +139,8 @@ void read_batch_shares(Constraints& c, std::string_view, const Given& value) {
     try {
       c.batch_shares = shares_of(value.text);
     } catch (const Error&) {
-      throw value.wrong("should be speed, or a share for each of dp, such as 3:1");
+      throw value.wrong(fmt::format("should be speed, or a share from 1 to {} for each of dp, such as 3:1",
+                                    Axis::most_share));
     }
 }
 

@@ -23,16 +23,26 @@ std::optional<Degrees> degrees_of(const StagePlan& stage) {
   return out;
 }
 
-/// Of the batch of a micro-batch, where devices have unequal ones; of each stage its own.
+/// Those of the axis by which what carries the batch of `stage` is cut; none where it is cut equally.
+std::vector<int> batch_shares_of(const StagePlan& stage) {
+  for (const PlannedOperator& op : stage.operators)
+    for (const auto& [loop, axes] : op.strategy)
+      if (const auto cut = op.cuts.find(loop); cut != op.cuts.end() && cut->second.is_by_shares)
+        for (const Axis& axis : stage.meshes[static_cast<std::size_t>(op.mesh)].axes)
+          if (!axis.shares.empty() && std::ranges::count(axes, axis.name)) return axis.shares;
+  return {};
+}
+
+/// Of the batch of a micro-batch, where devices have unequal ones; by speed, where stages have others.
 Rare<std::vector<int>> batch_shares_of(const Plan& plan) {
-  Rare<std::vector<int>> out;
-  for (const StagePlan& stage : plan.stages)
-    for (const Axis& axis : stage.meshes.front().axes) {
-      if (axis.shares.empty()) continue;
-      if (out && *out != axis.shares) return std::vector<int>{};
-      out = axis.shares;
-    }
-  return out;
+  std::vector<int> out = batch_shares_of(plan.stages.front());
+  bool is_any = !out.empty();
+  for (const StagePlan& stage : plan.stages) {
+    const std::vector<int> own = batch_shares_of(stage);
+    is_any = is_any || !own.empty();
+    if (own != out) out.clear();
+  }
+  return is_any ? Rare<std::vector<int>>(std::move(out)) : Rare<std::vector<int>>();
 }
 
 /// Of all stages; nothing where they differ.

@@ -32,7 +32,10 @@ Axis shared_axis(const std::string& name, const Json& shares) {
   for (const Json& share : shares) {
     const auto n = integer_in(share);
     if (!n || *n < 1 || *n > Axis::most_share)
-      throw kind_error(name, "the size of an axis, or a share from 1 on for each along it", shares);
+      throw kind_error(
+          name,
+          fmt::format("the size of an axis, or a share from 1 to {} for each along it", Axis::most_share),
+          shares);
     out.shares.push_back(static_cast<int>(*n));
   }
   return out;

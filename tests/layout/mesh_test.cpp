@@ -92,11 +92,15 @@ TEST(Mesh, names_what_is_wrong_in_its_text) {
   EXPECT_EQ(error("mesh [a=1024, b=2048]"), "mesh [a=1024, b=2048] has more than 1048576 ranks");
   EXPECT_EQ(error("mesh [a=4294967298]"), "axis 'a' has size 4294967298; at most 1048576 ranks are possible");
   EXPECT_EQ(error("mesh [a=2 by 3:1:1]"),
-            "axis 'a' of size 2 has shares 3:1:1; each along it has one, from 1 to 65536");
+            "axis 'a' of size 2 has shares 3:1:1; each along it has one, from 1 to 4096");
   EXPECT_EQ(error("mesh [a=2 by 3:0]"),
-            "axis 'a' of size 2 has shares 3:0; each along it has one, from 1 to 65536");
-  EXPECT_EQ(error("mesh [a=2 by 3:65537]"),
-            "axis 'a' of size 2 has shares 3:65537; each along it has one, from 1 to 65536");
+            "axis 'a' of size 2 has shares 3:0; each along it has one, from 1 to 4096");
+  EXPECT_EQ(error("mesh [a=2 by 3:4097]"),
+            "axis 'a' of size 2 has shares 3:4097; each along it has one, from 1 to 4096");
+  EXPECT_EQ(
+      error("mesh [a=2 by 4096:4096, b=2 by 4096:4096, c=2 by 4096:4096]"),
+      "mesh [a=2 by 4096:4096, b=2 by 4096:4096, c=2 by 4096:4096]: its shares, multiplied, are more than "
+      "2147483648; say smaller ones");
   EXPECT_EQ(error("mesh [a/shares=2]"), "'a/shares' cannot name an axis");
   EXPECT_EQ(error("mesh [a]"), "text: expected '=' at ']' in 'mesh [a]'");
   EXPECT_EQ(error_of([] { (void)mesh_of("mesh [dp=2]").axis("tp"); }), "axis 'tp' is not in mesh [dp=2]");

@@ -27,11 +27,11 @@ StepOf step_of(const std::string& model) {
   };
 }
 
-Judged judged(const std::string& model, const std::string& cluster) {
+Judged judged(const std::string& model, const std::string& cluster, const std::string& fixed = "") {
   const StepOf step = step_of(model);
   PlanRequest request{.model = "test", .cluster = cluster_called(cluster), .search = "auto"};
   request.devices = request.cluster->devices();
-  request.constraints = parse_constraints({"--fix", "offload=none"});
+  request.constraints = parse_constraints({"--fix", "offload=none" + (fixed.empty() ? "" : "," + fixed)});
   Plan plan = make_plan(step, request);
   const Evaluation e =
       evaluate(compile_pipeline(step(plan.settings.pipelining.micro_batches), plan, {.verifies = false}),
@@ -41,12 +41,13 @@ Judged judged(const std::string& model, const std::string& cluster) {
 
 /// Of the program that `set` asks for.
 double seconds_of_set(const std::string& model, const std::string& cluster, const std::string& set,
-                      int micro_batches) {
+                      int micro_batches, std::vector<int> layers = {}) {
   PlanRequest request{.model = "test", .cluster = cluster_called(cluster)};
   request.devices = request.cluster->devices();
   request.constraints = parse_constraints({"--set", set});
   request.constraints.micro_batches = micro_batches;
   request.is_set = true;
+  request.stage_layers = std::move(layers);
   const Graph graph = step_of(model)(micro_batches);
   const Plan plan = make_plan(graph, request);
   return evaluate(compile_pipeline(graph, plan, {.verifies = false}), plan.cluster).estimate.step_seconds();
@@ -93,6 +94,20 @@ TEST(MixedDevices, have_shares_of_the_batch_by_their_speed) {
   EXPECT_NEAR(static_cast<double>(shares.front()) / shares.back(), slow / fast, 0.3);
   EXPECT_GE(1 / both.evaluation.estimate.step_seconds(), 0.94 * (1 / fast + 1 / slow));
   EXPECT_LE(*both.plan.lower_bound_seconds, both.evaluation.estimate.step_seconds());
+}
+
+/// Stages of which one has devices of both kinds: the bound is no more than what any cut of the layers takes.
+TEST(MixedDevices, bound_stages_with_shares_by_what_they_can_take) {
+  const std::string model = "llama:layers=12,hidden=4096,heads=32,ffn=11008,vocab=32000,seq=2048,batch=96";
+  const std::string fixed = "dp=6,tp=1,pp=2,micro_batches=8,zero=1,batch_shares=speed,recompute=none";
+  const Judged best = judged(model, "h100:3+a100-80g:9", fixed + ",schedule=1f1b");
+  double least = best.evaluation.estimate.step_seconds();
+  for (const std::vector<int>& layers : {std::vector{7, 5}, {8, 4}, {9, 3}}) {
+    const double seconds = seconds_of_set(model, "h100:3+a100-80g:9", fixed, 8, layers);
+    EXPECT_LE(*best.plan.lower_bound_seconds, seconds) << layers[0];
+    least = std::min(least, seconds);
+  }
+  EXPECT_LE(best.evaluation.estimate.step_seconds(), 1.02 * least);
 }
 
 /// Every plan of a few degrees, with equal shares and by speed, as programs are priced.

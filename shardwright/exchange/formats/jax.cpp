@@ -142,7 +142,10 @@ class Writer {
   WordsLeft left_;
 };
 
-Exported write(const WrittenPlan& plan) { return Writer(plan).run(); }
+Exported write(const WrittenPlan& plan) {
+  plan.check_equal_shares("JAX");
+  return Writer(plan).run();
+}
 
 }  // namespace
 

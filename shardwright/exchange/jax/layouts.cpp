@@ -18,6 +18,11 @@ void check(const Value& value, const Graph& graph) {
         "do: "
         "split other dims",
         value.name, to_text(layout, mesh));
+  if (mesh.has_shares(layout.used()) && !is_even(layout, mesh, value.global_type().shape))
+    throw error(
+        "%{} of {} is cut into unequal shares ({} of {}); jax.shard_map has equal parts: plan without "
+        "batch_shares",
+        value.name, to_text(value.global_type()), to_text(layout, mesh), to_text(mesh));
   if (!is_even(layout, mesh, value.global_type().shape))
     throw error(
         "%{} of {} is cut into unequal parts ({}); jax.shard_map has equal ones: split by a divisor, or "

@@ -83,7 +83,7 @@ std::optional<double> Candidates::sure_seconds(const Constraints& s) {
 std::vector<OfStage> Candidates::rooms_of(const Constraints& s) const {
   std::vector<OfStage> out;
   if (rooms_.empty()) return out;
-  for (const auto& kind : tables_.kinds_of(s)) out.push_back({.room = kind ? rooms_[*kind] : 1});
+  for (const auto& kind : tables_.kinds_of(s)) out.push_back({.room = kind.only ? rooms_[*kind.only] : 1});
   return out;
 }
 
@@ -100,11 +100,10 @@ std::optional<Candidates::Sets> Candidates::sets_of(const Constraints& s) {
   out->stages = rooms_of(s);
   const auto kinds = tables_.kinds_of(s);
   for (std::size_t stage = 0; stage < kinds.size(); ++stage) {
-    if (!kinds[stage]) continue;
-    const std::pair key{s, *kinds[stage]};
+    const std::pair key{s, kinds[stage]};
     auto own = of_kinds_.find(key);
     if (own == of_kinds_.end()) {
-      auto sets = made(tables_.on_kind(key.second));
+      auto sets = made(tables_.on(key.second));
       if (!sets) return std::nullopt;
       own = of_kinds_.emplace(key, *std::move(sets)).first;
     }

@@ -100,7 +100,7 @@ class Candidates {
   const Cluster& cluster_;
   double cap_, host_cap_ = std::numeric_limits<double>::infinity();
   std::vector<double> rooms_;  // by kind of devices, times the memory of the least
-  std::map<std::pair<Constraints, std::size_t>, Sets> of_kinds_;
+  std::map<std::pair<Constraints, StageKind>, Sets> of_kinds_;
   std::set<Constraints> fit_;  // structures of which a forecast does
   std::optional<Candidate> least_;
   int forecasts_ = 0;

@@ -27,6 +27,13 @@ Pieces waited_for(Pieces pieces) {
   return pieces;
 }
 
+/// Of several kinds, as if all were of one: the mean where each has as much of the batch as it is fast, else the slowest.
+Cluster of_several(Cluster cluster, bool is_by_shares) {
+  if (is_by_shares) return of_mean_device(std::move(cluster));
+  cluster.kinds.clear();  // its own figures are those
+  return cluster;
+}
+
 /// Without the update, of which replicas may each do a share.
 Pieces passes_alone(Pieces pieces) {
   for (Figures& f : pieces) f.transfers = {}, f.update = f.late = 0;
@@ -56,32 +63,41 @@ Tables::Tables(const StepOf& step, const PlanRequest& request, const Row* known)
   for (int kind = 0; kind < row.kind_count(); ++kind) has_layers_ = has_layers_ || row.is_layer(kind);
 }
 
-Tables& Tables::on_kind(std::size_t kind) {
+Tables& Tables::on(const StageKind& kind) {
   std::unique_ptr<OnKind>& own = kinds_[kind];
   if (!own) {
     PlanRequest request = request_;
-    request.cluster = shardwright::kinds_of(*request_.cluster)[kind];
+    const Cluster& all = *request_.cluster;
+    if (kind.only)
+      request.cluster = shardwright::kinds_of(all)[*kind.only];
+    else
+      request.cluster = of_several(all.part(kind.first, kind.count), kind.is_by_shares);
     own = std::make_unique<OnKind>(step_, std::move(request), shelf_->row);
   }
   return own->tables;
 }
 
-std::vector<std::optional<std::size_t>> Tables::kinds_of(const Constraints& s) const {
-  std::vector<std::optional<std::size_t>> out;
+std::vector<StageKind> Tables::kinds_of(const Constraints& s) const {
+  std::vector<StageKind> out;
   const int devices = stage_devices(s);
-  for (int stage = 0; stage < stages_of(s); ++stage)
-    out.push_back(kind_of(*request_.cluster, stage * devices, devices));
+  for (int stage = 0; stage < stages_of(s); ++stage) {
+    const int first = stage * devices;
+    const auto only = kind_of(*request_.cluster, first, devices);
+    out.push_back(only ? StageKind{.only = only}
+                       : StageKind{{}, first, devices, static_cast<bool>(s.batch_shares)});
+  }
   return out;
 }
 
 Cluster Tables::devices_of(const Constraints& s) const {
   const Cluster& all = *request_.cluster;
-  if (is_on_fastest(s)) return fastest_part(all, stage_devices(s));
-  Cluster out = all.part(0, stage_devices(s));
-  if (all.kinds.empty()) return out;
+  if (is_on_fastest(s))
+    return s.batch_shares ? fastest_stage_by_shares(all, stage_devices(s))
+                          : fastest_part(all, stage_devices(s));
+  if (all.kinds.empty()) return all.part(0, stage_devices(s));
+  Cluster out = of_several(all, static_cast<bool>(s.batch_shares));
   out.kinds.clear();
-  set_devices(out, s.batch_shares ? of_mean_device(all) : all);
-  return out;
+  return out.part(0, stage_devices(s));
 }
 
 const Graph* Tables::graph(int micro_batches) {

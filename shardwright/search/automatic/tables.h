@@ -18,6 +18,14 @@ using Pieces = std::vector<Figures>;
 /// Of the micro-batches of a step those that figures add up; more make no difference to what a piece takes of each.
 inline int summed_of(const Pipelining& p) { return p.batch_parts() > 1 ? 2 : 1; }
 
+/// What the devices of a stage are: of one kind of the cluster, or so many of several, among whom samples may be shared by speed.
+struct StageKind {
+  std::optional<std::size_t> only = {};
+  int first = 0, count = 0;
+  bool is_by_shares = false;
+  auto operator<=>(const StageKind&) const = default;
+};
+
 class Tables {
  public:
   /// All must outlive it. `row`: the pieces of the network, if they are known. Throws: Error if no input of the network has a batch.
@@ -57,14 +65,14 @@ class Tables {
   /// Adds what that takes of one, with the memory for it.
   void wait_for_replicas(Pieces& pieces, const Constraints& s);
 
-  /// Of the same network on devices of one kind of a cluster that has several.
-  Tables& on_kind(std::size_t kind);
+  /// Of the same network on the devices of a stage, of a cluster that has several kinds.
+  Tables& on(const StageKind& kind);
   /// Where devices are of several kinds figures are those of the fastest, which some stage may have; of one stage of the slowest.
   bool is_on_fastest(const Constraints& s) const {
     return !request_.cluster->kinds.empty() && stages_of(s) > 1;
   }
-  /// On which the stages of `s` are: nothing for one with several, or where there is but one.
-  std::vector<std::optional<std::size_t>> kinds_of(const Constraints& s) const;
+  /// On which the stages of `s` are, in such a cluster.
+  std::vector<StageKind> kinds_of(const Constraints& s) const;
 
   /// By whose memory plans are judged.
   const Framework& framework() const { return framework_; }
@@ -126,7 +134,7 @@ class Tables {
   std::map<Pipelining, std::vector<int>> slots_;
   std::int64_t samples_ = 0;
   std::string why_;
-  std::map<std::size_t, std::unique_ptr<OnKind>> kinds_;  // of a cluster that has several
+  std::map<StageKind, std::unique_ptr<OnKind>> kinds_;  // of a cluster that has several
 };
 
 struct Tables::OnKind {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <queue>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "shardwright/cost/compute.h"
 #include "shardwright/cost/kernel_work.h"
 #include "shardwright/cost/mixed_cluster.h"
+#include "shardwright/layout/mesh.h"
 #include "shardwright/plan/batch.h"
 
 namespace shardwright {
@@ -47,18 +49,34 @@ std::vector<double> speeds_of(const Graph& graph, const Calls& calls, const Clus
   return out;
 }
 
-/// Samples one after the other to the replica that would be done with it first.
+/// Numbers that are to each other as `samples`, nearly, and no larger than shares may be.
+std::vector<int> as_shares(const std::vector<std::int64_t>& samples) {
+  const std::int64_t times = (std::ranges::max(samples) + Axis::most_share - 1) / Axis::most_share;
+  std::vector<int> out;
+  for (const std::int64_t n : samples) out.push_back(static_cast<int>(std::max<std::int64_t>(1, n / times)));
+  return out;
+}
+
+/// What each replica has by its speed, at least one, rounded down; then samples one after the other to whoever would be done with it
+/// first.
 std::vector<int> shared_out(std::int64_t samples, const std::vector<double>& speeds) {
-  std::vector<int> out(speeds.size(), 1);
+  const double all = std::accumulate(speeds.begin(), speeds.end(), 0.0);
+  std::vector<std::int64_t> out;
+  for (const double speed : speeds)
+    out.push_back(
+        std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(samples) * speed / all)));
+  if (std::accumulate(out.begin(), out.end(), std::int64_t{0}) > samples) out.assign(speeds.size(), 1);
   using End = std::pair<double, std::size_t>;  // of one sample more, and whose
   std::priority_queue<End, std::vector<End>, std::greater<>> ends;
-  for (std::size_t r = 0; r < out.size(); ++r) ends.emplace(2 / speeds[r], r);
-  for (auto left = samples - std::ssize(out); left > 0; --left) {
+  const auto end = [&](std::size_t r) { return static_cast<double>(out[r] + 1) / speeds[r]; };
+  for (std::size_t r = 0; r < out.size(); ++r) ends.emplace(end(r), r);
+  for (auto left = samples - std::accumulate(out.begin(), out.end(), std::int64_t{0}); left > 0; --left) {
     const std::size_t first = ends.top().second;
     ends.pop();
-    ends.emplace((++out[first] + 1) / speeds[first], first);
+    ++out[first];
+    ends.emplace(end(first), first);
   }
-  return out;
+  return as_shares(out);
 }
 
 }  // namespace

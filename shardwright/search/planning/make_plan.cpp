@@ -183,8 +183,8 @@ void tell_idle_shares(Plan& plan, const Constraints& asked) {
   const auto has_shares = [](const StagePlan& stage) { return stage.meshes.front().has_shares(); };
   if (asked.batch_shares && asked.degrees.of("dp") > 1 && std::ranges::none_of(plan.stages, has_shares))
     plan.log.emplace_back(
-        "batch_shares=speed has no effect: the devices of a stage are alike, or there are no samples to "
-        "move");
+        "batch_shares has no effect: each of dp has as many samples; by speed, its devices take as long for "
+        "one");
 }
 
 /// One clock for all that is searched, which whoever asks may have begun.
