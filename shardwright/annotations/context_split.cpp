@@ -129,7 +129,7 @@ void ContextSplit::around(const Node& node, const Rule& rule, Strategy& s) {
   if (axes_.empty()) return;
   const RoundDims dims = round_dims(node, rule);
   if (dims.asking < 0) return;
-  splits_ = true;
+  splits_ = has_ways_ = true;
   Ways ways{.parted = parted(node, rule, s, axes_), .exchanged = exchanged(rule, s, axes_), .both = {}};
   if (const auto heads = axes_.size() > 1 ? exchanged(rule, s, inner()) : std::nullopt)
     ways.both = parted(node, rule, *heads, axes_.without(inner()));

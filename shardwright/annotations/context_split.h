@@ -50,6 +50,8 @@ class ContextSplit {
   /// Of the last node that was split.
   const std::string& why() const { return why_; }
   bool splits() const { return splits_; }
+  /// Something asks keys of the whole sequence, which are had one way or another.
+  bool has_ways() const { return has_ways_; }
   /// So many inner devices of cp that exchange heads would make less to be sent, where nobody said how; 1: none.
   int exchanged() const { return exchanged_; }
 
@@ -89,7 +91,7 @@ class ContextSplit {
   Axes axes_;
   std::optional<ContextWays> asked_;
   std::string why_;
-  bool splits_ = false;
+  bool splits_ = false, has_ways_ = false;
   int exchanged_ = 1;
 };
 

@@ -384,6 +384,7 @@ FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Cons
     if (inner > 1) parts.context = {parts.context.front() / inner, inner};
     if (inner > 1) continue;
     out.repeats_tensor = constraints.degrees.sharing(Sharing::work) > 1 && !splitter.splits_tensor();
+    out.has_context_ways = splitter.context().has_ways();
     out.repeats_context = constraints.degrees.sharing(Sharing::sequence) > 1 && !splitter.context().splits();
     return out;
   }

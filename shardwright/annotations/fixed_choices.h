@@ -21,6 +21,7 @@ struct FixedChoices {
   std::map<ValueId, Layout> layouts;                // of inputs, parameters and results (out_strategy)
   bool repeats_tensor = false;                      // tp, of degrees, splits nothing here
   bool repeats_context = false;                     // cp neither
+  bool has_context_ways = false;                    // of cp, attention has keys one way or another
 };
 
 /// Meshes, strategies and layouts that what is said of tensors asks for on `devices` devices. In semi_auto_parallel,

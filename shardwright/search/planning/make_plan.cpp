@@ -206,6 +206,7 @@ Plan planned(const Graph& graph, PlanRequest request, const Taker& take) {
     plan.settings.recompute = of_layers(std::move(plan.settings.recompute), cut.stages, request.layers_again);
   plan.stages.clear();
   bool repeats_tensor = true, repeats_context = true;  // in every stage
+  bool has_context_ways = false;
   const int parts = plan.settings.pipelining.parts();
   const std::string how = plan.search.empty() ? plan.parallel : "search " + plan.search;
   Doing doing(request.options.deadline.progress(), how + (parts > 1 ? ": stage" : ""), parts > 1 ? parts : 0);
@@ -218,6 +219,7 @@ Plan planned(const Graph& graph, PlanRequest request, const Taker& take) {
     FixedChoices fixed = fixed_choices_for(part, calls, asked);
     repeats_tensor = repeats_tensor && fixed.repeats_tensor;
     repeats_context = repeats_context && fixed.repeats_context;
+    has_context_ways = has_context_ways || fixed.has_context_ways;
     SearchResult found = found_for(part, calls, asked, plan, fixed);
     tell(plan, found, s);
     Decisions decided =
@@ -232,6 +234,8 @@ Plan planned(const Graph& graph, PlanRequest request, const Taker& take) {
     throw error("tp={}: no dim of a weight has as many parts, nor have the heads or features of the network",
                 request.constraints.degrees.of("tp"));
   tell_idle_shares(plan, request.constraints);
+  if (request.constraints.context && request.constraints.degrees.of("cp") > 1 && !has_context_ways)
+    plan.log.emplace_back("context has no effect: nothing in the network is attention as one operator");
   const SearchChoice choice = search_for(request);
   if (!plan.search.empty() && !choice.why.empty())
     plan.log.insert(plan.log.begin(), notice_of(choice.why, *choice.search));
