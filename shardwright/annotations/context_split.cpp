@@ -29,21 +29,16 @@ std::string text_of(const ContextWays& ways) {
 struct Sent {
   double everything = 0, goes_round = 0;
 };
-/// A mask of queries and keys is made where it is read.
-bool is_of_pairs(const Rule& rule, const RuleTensor& tensor, int round) {
-  return !has_loop(tensor, round) && std::ranges::any_of(tensor.dims, [&](const std::vector<int>& loops) {
-    return loops.size() == 1 && rule.loops[at(loops[0])].kind == LoopKind::whole &&
-           rule.loops[at(loops[0])].size == rule.loops[at(round)].size;
-  });
-}
+/// But for masks, which are made where they are read.
 Sent sent_of(const Rule& rule, int round) {
   Sent out;
-  for (const auto* side : {&rule.operands, &rule.results})
-    for (const RuleTensor& tensor : *side) {
-      if (is_of_pairs(rule, tensor, round)) continue;
-      out.everything += elements_of(rule, tensor);
-      if (has_loop(tensor, round)) out.goes_round += elements_of(rule, tensor);
-    }
+  const auto add = [&](const RuleTensor& tensor) {
+    out.everything += elements_of(rule, tensor);
+    if (has_loop(tensor, round)) out.goes_round += elements_of(rule, tensor);
+  };
+  for (std::size_t i = 0; i < rule.operands.size(); ++i)
+    if (keys_of_mask(rule, i, round) < 0) add(rule.operands[i]);
+  std::ranges::for_each(rule.results, add);
   return out;
 }
 

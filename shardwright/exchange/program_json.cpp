@@ -4,7 +4,7 @@
 #include <set>
 
 #include "shardwright/base/index.h"
-#include "shardwright/exchange/grains_json.h"
+#include "shardwright/exchange/cuts_json.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/lower/step.h"
 #include "shardwright/plan/json_text.h"

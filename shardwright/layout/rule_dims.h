@@ -45,6 +45,18 @@ inline std::vector<int> own_loops(const Rule& rule, std::size_t i) {
   return out;
 }
 
+/// The loop dim of the keys of operand `i`, a mask of queries and keys, where `round` is that of keys that go round: as many, but
+/// whole and of no other operand. -1 if it is none.
+inline int keys_of_mask(const Rule& rule, std::size_t i, int round) {
+  const std::int64_t keys = rule.loops[static_cast<std::size_t>(round)].size;
+  if (has_loop(rule.operands[i], round) || keys == 1) return -1;
+  for (int loop : own_loops(rule, i))
+    if (const LoopDim& dim = rule.loops[static_cast<std::size_t>(loop)];
+        dim.kind == LoopKind::whole && dim.size == keys)
+      return loop;
+  return -1;
+}
+
 /// Loop dims behind dim `d` of an operand over which axes may spread. Where the last dim becomes several, these are
 /// heads and the features of each, which stay together; heads that become several dims stay heads.
 inline std::span<const int> split_loops(const Rule& rule, std::size_t operand, std::size_t d) {

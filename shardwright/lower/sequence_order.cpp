@@ -24,13 +24,6 @@ std::optional<Round> round_of(const Graph& graph, const Node& node, const Rule& 
   return std::nullopt;
 }
 
-/// Whether `loop` is of the keys of a mask: as many as go round, but in one operand alone, which does not.
-bool is_of_hidden_keys(const Rule& rule, std::size_t round, int loop) {
-  const LoopDim& dim = rule.loops[at(loop)];
-  return dim.kind == LoopKind::whole && dim.size == rule.loops[round].size && dim.size > 1 &&
-         std::ranges::count_if(rule.operands, [&](const RuleTensor& t) { return has_loop(t, loop); }) == 1;
-}
-
 /// Per value of the forward: it is made of inputs and constants alone, before anything goes round.
 std::vector<bool> made_of_inputs(const Graph& graph, const Calls& calls) {
   std::vector<bool> out(graph.values.size(), false);
@@ -103,8 +96,9 @@ SequenceDims dims_of(const Graph& graph, const Calls& calls) {
     mark(rule.operands, node.operands);
     mark(rule.results, node.results);
     if (const auto round = round_of(graph, node, rule))
-      for (std::size_t l = 0; l < loops.size(); ++l)
-        loops[l] = loops[l] || is_of_hidden_keys(rule, round->loop, static_cast<int>(l));
+      for (std::size_t i = 0; i < node.operands.size(); ++i)
+        if (const int keys = keys_of_mask(rule, i, static_cast<int>(round->loop)); keys >= 0)
+          loops[at(keys)] = true;
     for (std::size_t i = 0; i < node.operands.size(); ++i)
       for (std::size_t d = 0; d < rule.operands[i].dims.size(); ++d)
         if (of_inputs[at(node.operands[i].index)] && !rule.operands[i].dims[d].empty() &&
@@ -210,10 +204,8 @@ class Minding {
   /// Of what goes round: a mask of queries and keys that does not come of the sequence, and so stands as it is.
   bool has_other_mask(const Node& node, const Rule& rule, std::size_t round) const {
     for (std::size_t i = 0; i < node.operands.size(); ++i)
-      for (const std::vector<int>& loops : rule.operands[i].dims)
-        if (loops.size() == 1 && is_of_hidden_keys(rule, round, loops[0]) &&
-            sequences_of(node.operands[i]) < 2)
-          return true;
+      if (keys_of_mask(rule, i, static_cast<int>(round)) >= 0 && sequences_of(node.operands[i]) < 2)
+        return true;
     return false;
   }
 

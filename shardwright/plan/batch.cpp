@@ -160,6 +160,13 @@ std::vector<std::size_t> batch_dims_of_leaf(const Graph& graph, const Node& leaf
   return {dims.begin(), dims.end()};
 }
 
+std::optional<std::int64_t> samples_of(const Graph& graph) {
+  for (const Node& node : graph.nodes)
+    if (const auto dims = batch_dims_of_leaf(graph, node); !dims.empty())
+      return graph.value(node.results.front()).type.shape[dims.front()];
+  return std::nullopt;
+}
+
 Type of_whole_step(Type type, int micro_batches) {
   if (!type.shape.empty()) type.shape[0] *= micro_batches;
   return type;

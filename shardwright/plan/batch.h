@@ -1,6 +1,8 @@
 // Where the batch is in every value, and what data parallelism makes of an operator.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,9 @@ namespace shardwright {
 /// The dims of a leaf's result that carry the batch: dim 0 of an input; of what another stage's forward sends, those
 /// that do so in the whole network.
 std::vector<std::size_t> batch_dims_of_leaf(const Graph& graph, const Node& leaf);
+
+/// Samples of `graph`, a network or a stage of it; nothing where no leaf brings a batch.
+std::optional<std::int64_t> samples_of(const Graph& graph);
 
 /// Of an input or output of a step: `type` is what each micro-batch has of it, a share of dim 0. Scalars stay.
 Type of_whole_step(Type type, int micro_batches);

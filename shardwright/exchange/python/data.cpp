@@ -2,7 +2,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
-#include "shardwright/exchange/grains_json.h"
+#include "shardwright/exchange/cuts_json.h"
 #include "shardwright/exchange/python/call_line.h"
 #include "shardwright/graph/node_kinds.h"
 

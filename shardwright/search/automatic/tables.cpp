@@ -13,14 +13,6 @@
 namespace shardwright::automatic {
 namespace {
 
-/// Samples of the step of `graph`, which has all of them; nothing where no input brings a batch.
-std::optional<std::int64_t> samples_of(const Graph& graph) {
-  for (const Node& node : graph.nodes)
-    if (const auto dims = batch_dims_of_leaf(graph, node); !dims.empty())
-      return graph.value(node.results.front()).type.shape[dims.front()];
-  return std::nullopt;
-}
-
 /// Their forward and backward wait for what they move.
 Pieces waited_for(Pieces pieces) {
   for (Figures& f : pieces) f.transfers[Phase::forward] = f.transfers[Phase::backward] = 0;

@@ -30,13 +30,6 @@ double kernel_seconds(const Graph& graph, const Calls& calls, const Cluster& dev
   return out;
 }
 
-std::int64_t samples_of(const Graph& graph) {
-  for (const Node& node : graph.nodes)
-    if (const auto dims = batch_dims_of_leaf(graph, node); !dims.empty())
-      return graph.value(node.results.front()).type.shape[dims.front()];
-  return 0;
-}
-
 /// Per replica, whose devices stand next to each other: steps of a sample in a second, of its slowest device.
 std::vector<double> speeds_of(const Graph& graph, const Calls& calls, const Cluster& devices, int replicas) {
   std::vector<double> of_device, out;
@@ -86,7 +79,7 @@ Constraints with_numbered_shares(Constraints c, const Graph& graph, const Calls&
   if (!c.batch_shares || !c.batch_shares->empty()) return c;
   c.batch_shares.reset();
   const int replicas = c.degrees.sharing(Sharing::batch);
-  const std::int64_t samples = samples_of(graph);
+  const std::int64_t samples = samples_of(graph).value_or(0);
   if (devices.kinds.empty() || replicas < 2 || samples <= replicas) return c;
   std::vector<int> shares = shared_out(samples, speeds_of(graph, calls, devices, replicas));
   if (std::ranges::max(shares) > std::ranges::min(shares)) c.batch_shares = std::move(shares);

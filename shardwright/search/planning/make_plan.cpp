@@ -120,13 +120,16 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
   return plan;
 }
 
+/// Of `graph`, a stage's, all that its degrees say.
+FixedChoices fixed_by_degrees(const Graph& graph, const Calls& calls, const PlanRequest& asked) {
+  return fixed_choices_of(graph, calls, with_numbered_shares(asked.constraints, graph, calls, *asked.cluster),
+                          asked.has_equal_parts);
+}
+
 /// What is fixed of `graph`, a stage's.
 FixedChoices fixed_choices_for(const Graph& graph, const Calls& calls, const PlanRequest& asked) {
   if (asked.parallel == Parallel::stand_alone) return stand_alone(graph);
-  if (asked.is_set)
-    return fixed_choices_of(graph, calls,
-                            with_numbered_shares(asked.constraints, graph, calls, *asked.cluster),
-                            asked.has_equal_parts);
+  if (asked.is_set) return fixed_by_degrees(graph, calls, asked);
   return fixed_choices_of(graph, asked.constraints, asked.devices, asked.parallel);
 }
 
@@ -316,9 +319,7 @@ Plan make_plan(const StepOf& step, const PlanRequest& request) {
 }
 
 PlannedGraph split_by_degrees(Graph part, const Calls& calls, const PlanRequest& request) {
-  FixedChoices fixed =
-      fixed_choices_of(part, calls, with_numbered_shares(request.constraints, part, calls, *request.cluster),
-                       request.has_equal_parts);
+  FixedChoices fixed = fixed_by_degrees(part, calls, request);
   SearchResult found = all_fixed(fixed);
   const Settings settings = settings_of(request);
   Decisions decided =
