@@ -31,13 +31,18 @@ std::vector<Framework> table() {
                        .doc = "Megatron-LM with Megatron Core",
                        .fixed_bytes = 84 * mebibyte,
                        .gradient = {.bf16 = 4, .f16 = 2, .f32 = 4},
-                       .update_gradient = {.f16 = 4},
+                       .update_besides = {.f16 = 4},
                        .keeps_gradients = true,
                        .copies_shared_parameters = true,
                        .vocabulary_multiple = 128,
                        .score_bytes = 2,
                        .mask_bytes = 1,
                        .reserve = 0.07};
+  Framework short_moments =
+      called(core, "megatron-bridge",
+             "Megatron Core with its precision-aware optimizer, as Megatron-Bridge trains experts: "
+             "gradients and moments in bf16");
+  short_moments.gradient.bf16 = 2, short_moments.update_besides.bf16 = -4;
   const Framework shards{.name = "fsdp2",
                          .doc = "PyTorch FSDP with f32 masters in shards, gradients reduced in f32",
                          .fixed_bytes = 84 * mebibyte,
@@ -49,8 +54,11 @@ std::vector<Framework> table() {
   titan.slack = 0.09;
   const Framework ascend{
       .name = "mindspore", .doc = "MindSpore", .group_bytes = 400 * megabyte, .slack = 0.02};
-  return {{.name = std::string(own_framework), .doc = "the planned arena is all there is"},
+  return {{.name = std::string(own_framework),
+           .doc = "the planned arena is all there is",
+           .keeps_routed_rows = false},
           core,
+          short_moments,
           called(buckets, "megatron-deepspeed", "Megatron-DeepSpeed, as BigScience ran it"),
           {.name = "deepspeed",
            .doc = "DeepSpeed ZeRO",

@@ -25,10 +25,11 @@ struct ByParameterType {
 struct Framework {
   std::string name;
   std::string doc;
-  std::int64_t fixed_bytes = 0;          // whatever is computed: buckets, workspaces of libraries
-  std::int64_t group_bytes = 0;          // that the communication library keeps for each group a device is in
-  ByParameterType gradient = {};         // at least
-  ByParameterType update_gradient = {};  // besides, while the update runs or always: split as states are
+  std::int64_t fixed_bytes = 0;   // whatever is computed: buckets, workspaces of libraries
+  std::int64_t group_bytes = 0;   // that the communication library keeps for each group a device is in
+  ByParameterType gradient = {};  // at least
+  ByParameterType update_besides =
+      {};  // of gradients that the update takes, and of states: split as these are
   /// Gradients lie in buffers of their own and nowhere else: `gradient` is what they take, not the least of it.
   bool keeps_gradients = false;
   /// Weights in a short type lie beside their masters; else they are made of them where they are read.
@@ -39,8 +40,10 @@ struct Framework {
       1;                   // to which a device's share of the classes, and so of the vocabulary, is padded
   double score_bytes = 0;  // of each score of a class, beside those in the program: copies in f32
   double mask_bytes = 0;   // of each element that is drawn by chance, until the backward has been there
-  double slack = 0;        // of what comes and goes in a step, what the allocator holds besides
-  double reserve = 0;      // of all that is allocated, what the allocator reserves besides
+  /// Experts keep of the rows that come to them what goes into each of their products and comes out, as dense layers do.
+  bool keeps_routed_rows = true;
+  double slack = 0;    // of what comes and goes in a step, what the allocator holds besides
+  double reserve = 0;  // of all that is allocated, what the allocator reserves besides
 
   /// By its allocator, for so much that is allocated.
   std::int64_t reserved(std::int64_t allocated) const {

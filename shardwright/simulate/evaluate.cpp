@@ -36,10 +36,12 @@ void set_memory(Estimate& e, const BytesByKind& bytes) {
 }
 
 /// The same with the memory of `framework`. What a whole step has is that of the stage that has most.
-Estimate with_framework(Estimate e, const Pipeline& pipeline, std::string_view framework) {
+Estimate with_framework(Estimate e, const Pipeline& pipeline, const Cluster& cluster,
+                        std::string_view framework) {
   if (framework == own_framework) return e;
   e.framework = framework;
-  const std::vector<BytesByKind> bytes = framework_memory(pipeline, framework_called(framework));
+  const std::vector<BytesByKind> bytes =
+      framework_memory(pipeline, framework_called(framework), cluster.routing_imbalance);
   if (e.stages.empty()) {
     set_memory(e, bytes.front());
     return e;
@@ -74,8 +76,9 @@ void tell_tightest(Evaluation& e, const Pipeline& pipeline, const Cluster& clust
 }  // namespace
 
 Evaluation evaluate(const Pipeline& pipeline, const Cluster& cluster, const EvaluateOptions& options) {
-  Evaluation out{.estimate = with_framework(estimate(pipeline, cluster), pipeline, options.framework),
-                 .cap_bytes = options.memory_cap.value_or(usable_bytes(cluster))};
+  Evaluation out{
+      .estimate = with_framework(estimate(pipeline, cluster), pipeline, cluster, options.framework),
+      .cap_bytes = options.memory_cap.value_or(usable_bytes(cluster))};
   if (!cluster.kinds.empty() && !options.memory_cap) tell_tightest(out, pipeline, cluster);
   return out;
 }

@@ -8,7 +8,6 @@
 #include "shardwright/base/index.h"
 #include "shardwright/cost/compute.h"
 #include "shardwright/graph/node_kinds.h"
-#include "shardwright/simulate/stage_bytes.h"
 
 namespace shardwright {
 namespace {
@@ -127,7 +126,7 @@ class Lasting {
     if (framework.copies_shared_parameters) add_copies(stage);
     gradients_ *= share_of_sums(program);
     if (framework.keeps_gradients) bytes_[index_of(MemoryKind::gradients)] = 0;
-    add_to(MemoryKind::optimizer_state, update_gradients_);
+    add_to(MemoryKind::optimizer_state, update_besides_);
   }
 
   /// Of the gradients.
@@ -140,7 +139,7 @@ class Lasting {
     const double padding = padding_of(graph, v, vocabulary_), more = copied + padding - 1;
     const auto bytes = static_cast<double>(type.bytes());
     gradients_ += framework_.gradient.of(type.dtype) * padding * elements(graph, v);
-    update_gradients_ += framework_.update_gradient.of(type.dtype) * padding * states.elements;
+    update_besides_ += framework_.update_besides.of(type.dtype) * padding * states.elements;
     add_to(MemoryKind::optimizer_state, more * states.bytes);
     const bool is_made = !framework_.keeps_short_weights && type.dtype != DType::f32 && states.bytes > 0;
     add_to(MemoryKind::parameters, is_made ? -bytes : more * bytes);
@@ -165,7 +164,7 @@ class Lasting {
   const Framework& framework_;
   const Vocabulary& vocabulary_;
   BytesByKind& bytes_;
-  double gradients_ = 0, update_gradients_ = 0;
+  double gradients_ = 0, update_besides_ = 0;
 };
 
 /// Copies of the scores as long as they are alive.
@@ -183,20 +182,38 @@ void add_scores(std::vector<Besides>& out, const Program& program, const Framewo
   out.push_back({MemoryKind::workspace, padding * score_copies(program, framework) + more, node->index, end});
 }
 
-/// Masks of what is drawn by chance: from what draws last in front of the backward to the end of that.
-void add_masks(std::vector<Besides>& out, const Program& program, const Framework& framework) {
-  if (framework.mask_bytes == 0) return;
-  const Graph& graph = program.graph;
-  for (NodeId id : graph.node_ids()) {
-    const Node& node = graph.node(id);
-    if (!is_backward(node.phase) || !node.forward.is_valid() || !node.attributes.find("seed")) continue;
-    int begin = node.forward.index;
-    for (int n = begin; n < id.index; ++n)
-      if (const Node& again = graph.nodes[at(n)]; again.is_recomputed && again.forward == node.forward)
-        begin = n;
-    out.push_back(
-        {MemoryKind::workspace, framework.mask_bytes * elements(graph, node.results[0]), begin, id.index});
-  }
+/// Where the forward of `id`, a node of the backward, was computed last.
+NodeId last_forward(const Graph& graph, NodeId id) {
+  const NodeId first = graph.node(id).forward;
+  NodeId out = first;
+  for (NodeId n = first; n < id; ++n.index)
+    if (graph.node(n).is_recomputed && graph.node(n).forward == first) out = n;
+  return out;
+}
+
+/// How many parts `loop` of `node` is cut into.
+double parts_of(const Graph& graph, const Node& node, int loop) {
+  if (!node.strategy) return 1;
+  const Mesh& mesh = graph.meshes[at(node.strategy->mesh)];
+  return static_cast<double>(mesh.count(node.strategy->loops[at(loop)]));
+}
+
+/// Bytes that the experts of `node` keep: of each row that is theirs what goes into the first products, what comes out, and
+/// what goes into the last one.
+double routed_bytes(const Graph& graph, const Node& node, double imbalance) {
+  const RoutedFacet& routed = *node.op->routed;
+  const Rule rule = rule_of(graph, node);
+  const int inner = rule.loop(routed.inner);
+  const auto is_weight = [&](const RuleTensor& operand) {
+    return std::ranges::find(operand.dims, std::vector{inner}) != operand.dims.end();
+  };
+  const auto products = static_cast<double>(std::ranges::count_if(rule.operands, is_weight));
+  const double features = static_cast<double>(rule.loops[at(inner)].size) / parts_of(graph, node, inner);
+  const Type& x = graph.value(node.operands[routed.rows]).type;
+  const double parts = parts_of(graph, node, rule.loop(routed.experts));
+  const double rows = elements(graph, node.operands[routed.ids]) * (parts > 1 ? imbalance / parts : 1);
+  return rows * (static_cast<double>(x.shape.back()) + products * features) *
+         static_cast<double>(size_of(x.dtype));
 }
 
 /// What a stage has, gradients as the framework keeps them, or at least.
@@ -206,17 +223,38 @@ struct OfStage {
 };
 
 OfStage of_stage(const Pipeline& pipeline, int stage, const Framework& framework,
-                 const Vocabulary& vocabulary) {
+                 const Vocabulary& vocabulary, double routing_imbalance) {
   const Program& program = pipeline.stage(stage);
   std::vector<Besides> besides;
   if (stage == pipeline.stage_count() - 1) add_scores(besides, program, framework, vocabulary.padding);
-  add_masks(besides, program, framework);
+  for (const Besides& b : held_besides(program, framework, routing_imbalance)) besides.push_back(b);
   OfStage out{stage_bytes(pipeline, stage, besides, !framework.keeps_gradients)};
   out.gradients = Lasting(pipeline, stage, framework, vocabulary, out.bytes.lasting).gradients();
   return out;
 }
 
 }  // namespace
+
+std::vector<Besides> held_besides(const Program& program, const Framework& framework,
+                                  double routing_imbalance) {
+  std::vector<Besides> out;
+  const Graph& graph = program.graph;
+  for (NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    if (!is_backward(node.phase) || !node.forward.is_valid()) continue;
+    const int begin = last_forward(graph, id).index;
+    const auto add = [&](MemoryKind kind, double bytes) { out.push_back({kind, bytes, begin, id.index}); };
+    if (framework.mask_bytes > 0 && node.attributes.find("seed"))
+      add(MemoryKind::workspace, framework.mask_bytes * elements(graph, node.results[0]));
+    if (!framework.keeps_routed_rows || !node.op->routed) continue;
+    add(MemoryKind::activations, routed_bytes(graph, node, routing_imbalance));
+    const Buffer* const rows = program.buffer(node.operands[node.op->routed->rows]);
+    if (rows && rows->kind == BufferKind::communication)
+      out.push_back({MemoryKind::communication, -static_cast<double>(rows->bytes),
+                     std::max(begin, rows->begin.index), id.index});
+  }
+  return out;
+}
 
 double least_gradients(const Program& program, const Framework& framework) {
   double out = 0;
@@ -233,12 +271,13 @@ double score_copies(const Program& program, const Framework& framework) {
   return node ? framework.score_bytes * elements(program.graph, program.graph.node(*node).results[0]) : 0;
 }
 
-std::vector<BytesByKind> framework_memory(const Pipeline& pipeline, const Framework& framework) {
+std::vector<BytesByKind> framework_memory(const Pipeline& pipeline, const Framework& framework,
+                                          double routing_imbalance) {
   const Vocabulary vocabulary = vocabulary_of(pipeline.stages.back(), framework);
   std::vector<StageBytes> stages;
   std::vector<double> least;
   for (int stage = 0; stage < pipeline.stage_count(); ++stage) {
-    OfStage of = of_stage(pipeline, stage, framework, vocabulary);
+    OfStage of = of_stage(pipeline, stage, framework, vocabulary, routing_imbalance);
     stages.push_back(of.bytes);
     least.push_back(of.gradients);
   }

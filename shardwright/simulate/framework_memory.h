@@ -12,13 +12,22 @@
 #include "shardwright/cost/framework.h"
 #include "shardwright/lower/pipeline.h"
 #include "shardwright/simulate/memory.h"
+#include "shardwright/simulate/stage_bytes.h"
 
 namespace shardwright {
 
 /// Of a device of each group of ranks of `pipeline`, one after the other. Buffers of the communication library count as
 /// communication; copies of scores, masks, and what the allocator holds, as workspace.
 /// Cost: linear in buffers, nodes and tasks.
-std::vector<BytesByKind> framework_memory(const Pipeline& pipeline, const Framework& framework);
+std::vector<BytesByKind> framework_memory(const Pipeline& pipeline, const Framework& framework,
+                                          double routing_imbalance = 1);
+
+/// What of a micro-batch lies there from its forward, or from where that is computed again, to its backward beside the
+/// buffers of `program`: masks of what is drawn by chance, and what experts keep of the rows that come to them, in the stead
+/// of rows that are gathered.
+/// Of rows those of the busiest device, which has `routing_imbalance` times the mean.
+std::vector<Besides> held_besides(const Program& program, const Framework& framework,
+                                  double routing_imbalance = 1);
 
 /// Bytes of the gradients of the parameters of `program`, at least.
 double least_gradients(const Program& program, const Framework& framework);

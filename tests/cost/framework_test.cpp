@@ -118,6 +118,59 @@ TEST(Frameworks, copy_a_tied_head_with_its_states) {
   EXPECT_NEAR(state_of(theirs) - state_of(between), (6 + 12 / 2.0) * (copy + norm), 0.02 * 12 * copy);
 }
 
+/// Experts are one operator here that keeps nothing of what is between its products; there, of each row that comes to a device,
+/// what goes into both of them and comes out of the first, which with a gate are two.
+TEST(Frameworks, keep_what_experts_make_of_their_rows) {
+  const auto activations = [](int ffn, const std::string& activation, const std::string& set,
+                              const std::string& framework) {
+    return stage_of(document_of(fmt::format(
+        "estimate "
+        "moe:layers=3,hidden=64,heads=4,kv_heads=4,ffn={},vocab=64,seq=32,experts=8,top_k=2,activation={} "
+        "--cluster a100-80g:4 --precision bf16 --optimizer adamw --framework {} --set "
+        "{},micro_batch=2,recompute=none --json",
+        ffn, activation, framework, set)))["activations"]
+        .get<double>();
+  };
+  const double rows = 3 * 2 * 32 * 2, bytes = 2, features = 256;  // of the rows of one replica, each twice
+  for (const auto& [set, activation, wide] : {std::tuple("dp=4,global_batch=8", "gelu", 2.0),
+                                              {"dp=4,global_batch=8", "swiglu", 3.0},
+                                              {"dp=4,global_batch=8,ep=4", "swiglu", 3.0},
+                                              {"dp=4,global_batch=8,ep=2", "swiglu", 3.0},
+                                              {"dp=2,tp=2,global_batch=4,ep=2,etp=2", "swiglu", 3.0 / 2},
+                                              {"dp=2,tp=2,global_batch=4,ep=4", "gelu", 2.0 / 2}}) {
+    const auto more = [&](const std::string& framework) {
+      return activations(512, activation, set, framework) - activations(256, activation, set, framework);
+    };
+    EXPECT_EQ(more("megatron-lm"), rows * wide * features * bytes) << set << " " << activation;
+    EXPECT_EQ(more("fsdp2"), rows * wide * features * bytes) << set << " " << activation;
+    EXPECT_EQ(more("ours"), 0) << set << " " << activation;
+  }
+}
+
+TEST(Frameworks, keep_the_rows_of_the_busiest_device) {
+  const auto activations = [](int ffn, const std::string& more) {
+    return stage_of(document_of(fmt::format(
+        "estimate moe:layers=1,hidden=64,heads=4,kv_heads=4,ffn={},vocab=64,seq=32,experts=8,top_k=2 "
+        "--cluster a100-80g:4 --precision bf16 --optimizer adamw --framework megatron-lm "
+        "--set dp=4,micro_batch=1,global_batch=4,{} --json",
+        ffn, more)))["activations"]
+        .get<double>();
+  };
+  const auto kept = [&](const std::string& more) { return activations(512, more) - activations(256, more); };
+  EXPECT_EQ(kept("ep=4 --routing-imbalance 1.5"), 1.5 * kept("ep=4"));
+  EXPECT_EQ(kept("ep=1 --routing-imbalance 1.5"), kept("ep=1"));  // each has them all
+}
+
+/// Of a parameter 2 bytes, 2 of its gradient, and of the update a master of 4 and two moments of 2.
+TEST(Frameworks, of_bridge_have_gradients_and_moments_of_two_bytes) {
+  const double parameters = 8 * layer + norm + 1024 * 128 + positions;
+  const std::string set = "dp=4,micro_batch=1,global_batch=8,zero_threshold=0,zero=";
+  for (const auto& [level, bytes] : {std::pair("0", 12.0), {"1", 4 + 8 / 4.0}}) {
+    const Json stage = stage_of(document_of(command(set + level, "megatron-bridge", "bf16", "a100-80g:4")));
+    EXPECT_NEAR(state_of(stage) / (bytes * parameters), 1, 0.02) << level;
+  }
+}
+
 /// What an interleaved schedule holds is what its order says, not what each chunk would hold at its own worst moment.
 TEST(Frameworks, hold_no_more_of_an_interleaved_schedule_for_more_micro_batches) {
   const auto activations = [](int batch) {

@@ -253,6 +253,14 @@ def plan(row, instead):
     return ",".join(f"{key}={value}" for key, value in keys.items())
 
 
+def framework(row):
+    if row.get("fsdp") == "FSDP2":
+        return "fsdp2"
+    # Its recipes of Moonlight have Megatron's precision-aware optimizer, "with bf16 gradients/moments".
+    is_short = row["group"].startswith("megatron_bridge") and row["model"].startswith("moonlight")
+    return "megatron-bridge" if is_short else "megatron-lm"
+
+
 def said(row):
     check_network(row)
     instead = []
@@ -261,7 +269,7 @@ def said(row):
     arguments = [network, "--cluster", cluster(row), "--set", words,
                  "--precision", "f32" if precision.startswith("fp32") else "fp16" if precision.startswith("fp16") else "bf16",
                  "--optimizer", "adamw", "--attention", "flash" if is_flash(row) else "explicit",
-                 "--framework", "fsdp2" if row.get("fsdp") == "FSDP2" else "megatron-lm",
+                 "--framework", framework(row),
                  "--memory-margin", "0"]  # who measures a run leaves none
     return Call(arguments, instead)
 

@@ -73,6 +73,16 @@ void add_bytes(Figures& out, const Program& program) {
   out.moving = most_alive(program, {gradient, communication});
 }
 
+/// What a framework holds of a micro-batch besides; what is computed again passes.
+void add_besides(Figures& out, const std::vector<Besides>& besides, const Graph& graph) {
+  for (const Besides& b : besides) {
+    if (graph.nodes[at(b.begin)].phase == Phase::forward)
+      out.kept += b.bytes;
+    else
+      out.passing += b.bytes, out.working += b.bytes;
+  }
+}
+
 /// Of a micro-batch, or once a step.
 double received_bytes(const Graph& graph, Phase phase, bool once = false) {
   double out = 0;
@@ -109,6 +119,7 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
   Figures out;
   add_bytes(out, program);
   const Framework& framework = framework_called(settings_of(what.request).framework);
+  add_besides(out, held_besides(program, framework, what.stage.routing_imbalance), program.graph);
   out.least_gradients = least_gradients(program, framework);
   out.scores = score_copies(program, framework);
   const PieceEstimate piece = estimate_piece(program, what.stage);
