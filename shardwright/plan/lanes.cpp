@@ -128,11 +128,17 @@ Intervals between(const std::vector<Times>& times, Interval Times::*first, Inter
 
 }  // namespace
 
-std::vector<int> slots_of_parts(const Pipelining& p) {
+std::vector<OfLives> slots_of_parts(const Pipelining& p) {
   Timeline timeline(p);
-  std::vector<int> out;
-  for (int part = 0; part < p.parts(); ++part)
-    out.push_back(most_at_once(between(timeline.of(part), &Times::forward, &Times::weights)));
+  std::vector<OfLives> out;
+  for (int part = 0; part < p.parts(); ++part) {
+    const std::vector<Times> times = timeline.of(part);
+    OfLives& own = out.emplace_back();
+    own.fill(most_at_once(between(times, &Times::forward, &Times::weights)));
+    if (!p.schedule.splits_backward) continue;
+    own[1] = most_at_once(between(times, &Times::forward, &Times::inputs));
+    own[2] = most_at_once(between(times, &Times::inputs, &Times::weights));
+  }
   return out;
 }
 

@@ -3,11 +3,11 @@
 
 #include <vector>
 
-#include "shardwright/plan/schedule.h"
+#include "shardwright/plan/lanes.h"
 
 namespace shardwright {
 
-/// By part. Cost: linear in tasks, times the chunks of a stage.
-std::vector<int> slots_of_parts(const Pipelining& p);
+/// By part, of each life. Cost: linear in tasks, times the chunks of a stage.
+std::vector<OfLives> slots_of_parts(const Pipelining& p);
 
 }  // namespace shardwright

@@ -18,7 +18,7 @@ namespace {
 struct Drawn {
   Row row;
   std::vector<Figures> kept, again;  // by kind
-  std::vector<int> slots;
+  std::vector<OfLives> slots;
 };
 
 double uniform(std::mt19937& random) { return static_cast<double>(random() % 1000000) * 1e-6; }
@@ -43,7 +43,7 @@ Drawn drawn(std::mt19937& random, int layers, int stages) {
     if (k == 1) f.backward += f.forward, f.passing += f.kept, f.kept *= 0.2;
     out.again.push_back(f);
   }
-  for (int s = 0; s < stages; ++s) out.slots.push_back(stages - s);
+  for (int s = 0; s < stages; ++s) out.slots.push_back({stages - s, stages - s, stages - s});
   return out;
 }
 
@@ -99,7 +99,7 @@ double best_of_two(const Drawn& d, const Pipelining& p, double cap) {
       while (out <= end - begin && bytes_of(d, begin, end, out, slots) > cap) ++out;
       return out;
     };
-    const int front = least_again(0, cut, d.slots[0]), back = least_again(cut, count, d.slots[1]);
+    const int front = least_again(0, cut, d.slots[0][0]), back = least_again(cut, count, d.slots[1][0]);
     if (front > cut || back > count - cut) continue;
     best = std::min(best, step_seconds(d, p, cut, {front, back}));
   }
@@ -128,9 +128,9 @@ TEST(Forecast, cuts_and_repeats_as_the_best_of_all) {
     ASSERT_EQ(f.first.size(), 2u);
     const int cut = f.first[1], count = d.row.size();
     for (const auto& [part, begin, end] : {std::tuple(0u, 0, cut), std::tuple(1u, cut, count)}) {
-      EXPECT_LE(bytes_of(d, begin, end, f.again[part], d.slots[part]), cap * (1 + 1e-9)) << i;
+      EXPECT_LE(bytes_of(d, begin, end, f.again[part], d.slots[part][0]), cap * (1 + 1e-9)) << i;
       if (f.again[part] > 0) {
-        EXPECT_GT(bytes_of(d, begin, end, f.again[part] - 1, d.slots[part]), cap * (1 - 1e-9)) << i;
+        EXPECT_GT(bytes_of(d, begin, end, f.again[part] - 1, d.slots[part][0]), cap * (1 - 1e-9)) << i;
       }
     }
     partly += f.again[0] > 0 && f.again[0] < cut;

@@ -113,11 +113,19 @@ std::optional<Candidates::Sets> Candidates::sets_of(const Constraints& s) {
   return out;
 }
 
+void Candidates::split_backwards(Sets& sets, const Constraints& s) {
+  tables_.split_backwards(sets.pieces, s);
+  Constraints all = s;
+  all.recompute = RecomputeMode::full;
+  if (sets.again) tables_.split_backwards(*sets.again, all);
+}
+
 /// Within the first of `caps` that it fits into; close if that is not the first.
 std::optional<Candidate> Candidates::made(const Constraints& s, const std::vector<double>& caps,
                                           bool only_least) {
-  const std::optional<Sets> sets = sets_of(s);
+  std::optional<Sets> sets = sets_of(s);
   if (!sets) return std::nullopt;
+  if (schedule_of(s).splits_backward && stages_of(s) > 1 && !only_least) split_backwards(*sets, s);
   std::optional<Candidate> out;
   for (double cap : caps) {
     const bool is_close = out.has_value();

@@ -91,6 +91,7 @@ class Candidates {
     std::vector<OfStage> stages;
   };
   std::optional<Sets> sets_of(const Constraints& s);
+  void split_backwards(Sets& sets, const Constraints& s);
   Candidate within(const Constraints& s, const Sets& sets, double bytes, bool only_least = false);
   std::vector<OfStage> rooms_of(const Constraints& s) const;
   void remember(const Candidate& c);

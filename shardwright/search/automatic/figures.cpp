@@ -9,6 +9,7 @@
 #include "shardwright/passes/compile.h"
 #include "shardwright/simulate/framework_memory.h"
 #include "shardwright/simulate/late_transfers.h"
+#include "shardwright/simulate/stage_prices.h"
 
 namespace shardwright::automatic {
 namespace {
@@ -44,6 +45,30 @@ double most_on_way(const Program& program, const std::vector<bool>& kept) {
   return out;
 }
 
+/// Of what a micro-batch has from one half of its backward to the other, or from its forward to the first half alone.
+std::optional<Life> between_halves(const Program& program, const Buffer& b) {
+  using enum BufferKind;
+  const bool lasts = b.kind == parameter || b.kind == state || b.kind == accumulator;
+  const int nodes = static_cast<int>(program.graph.nodes.size());
+  if (lasts || !b.begin.is_valid() || b.end.index >= nodes) return {};
+  const Phase begin = program.graph.node(b.begin).phase, end = program.graph.node(b.end).phase;
+  if (begin == Phase::forward && end == Phase::backward) return Life::to_inputs;
+  if (begin == Phase::backward && end == Phase::weights) return Life::to_weights;
+  return {};
+}
+
+/// Of the kernels that make gradients of weights.
+double weights_seconds(const Program& program, const Cluster& stage) {
+  StagePrices prices(program, 0, stage);
+  double out = 0;
+  for (const Fusion& fusion : fusions_of(program.graph)) {
+    const Node& node = program.graph.node(fusion.begin);
+    if (node.phase == Phase::weights && node.op->kind == OpKind::compute)
+      out += prices.compute_seconds_of(fusion.begin.index, 0);
+  }
+  return out;
+}
+
 /// What a program has from step to step, and from a micro-batch's forward to its backward.
 void add_bytes(Figures& out, const Program& program) {
   int last = -1;  // node of the forward
@@ -65,6 +90,10 @@ void add_bytes(Figures& out, const Program& program) {
       out.gradients += static_cast<double>(b.bytes);
     else if (!is_sent[at(&b - program.buffers.data())] && is_before && b.end.index > last)
       out.kept += static_cast<double>(b.bytes), is_kept[at(&b - program.buffers.data())] = true;
+    if (const auto life = between_halves(program, b); life == Life::to_inputs)
+      out.to_inputs += static_cast<double>(b.bytes);
+    else if (life == Life::to_weights)
+      out.left += static_cast<double>(b.bytes);
   }
   out.on_way = most_on_way(program, is_kept);
   using enum BufferKind;
@@ -109,7 +138,9 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
     asked.constraints.batch_shares = std::vector<int>{};  // of alike devices
   asked.devices = what.stage.devices();
   asked.cluster = what.stage;
-  asked.micro_batches = {.count = what.summed, .interleave = settings_of(asked).pipelining.interleave};
+  asked.micro_batches = {.count = what.summed,
+                         .splits_backward = what.is_split,
+                         .interleave = settings_of(asked).pipelining.interleave};
   PlannedGraph planned = split_by_degrees(part.graph, part.calls, asked);
   planned.offload = {};  // what is on the host is counted apart
   if (mode_of(s) == RecomputeMode::full && is_layer)
@@ -118,6 +149,10 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
       compile(std::move(planned), what.stage, {.formats = what.request.formats, .verifies = false});
   Figures out;
   add_bytes(out, program);
+  if (what.is_split) {
+    out.weights = weights_seconds(program, what.stage);
+    return out;
+  }
   const Framework& framework = framework_called(settings_of(what.request).framework);
   add_besides(out, held_besides(program, framework, what.stage.routing_imbalance), program.graph);
   out.least_gradients = least_gradients(program, framework);
@@ -159,11 +194,12 @@ Figures between(const Figures& few, const Figures& more, double share) {
   Figures out = few;
   const auto move = [share](double& from, double to) { from += share * (to - from); };
   for (double Figures::*part :
-       {&Figures::forward, &Figures::backward,        &Figures::update,     &Figures::received,
-        &Figures::tied,    &Figures::returned,        &Figures::parameters, &Figures::states,
-        &Figures::sums,    &Figures::least_gradients, &Figures::scores,     &Figures::gradients,
-        &Figures::kept,    &Figures::on_way,          &Figures::hosted,     &Figures::hosted_kept,
-        &Figures::passing, &Figures::working,         &Figures::moving,     &Figures::late})
+       {&Figures::forward,         &Figures::backward,   &Figures::update,      &Figures::received,
+        &Figures::weights,         &Figures::to_inputs,  &Figures::left,        &Figures::tied,
+        &Figures::returned,        &Figures::parameters, &Figures::states,      &Figures::sums,
+        &Figures::least_gradients, &Figures::scores,     &Figures::gradients,   &Figures::kept,
+        &Figures::on_way,          &Figures::hosted,     &Figures::hosted_kept, &Figures::passing,
+        &Figures::working,         &Figures::moving,     &Figures::late})
     move(out.*part, more.*part);
   for (const Phase phase : {Phase::forward, Phase::backward, Phase::weights, Phase::update})
     move(out.transfers[phase], more.transfers[phase]);

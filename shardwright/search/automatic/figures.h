@@ -13,14 +13,19 @@ namespace shardwright::automatic {
 struct Figures {
   double forward = 0, backward = 0;  // seconds of a micro-batch, with what it waits for
   double update = 0;                 // seconds of a step
-  double received = 0;               // bytes that a device receives of a micro-batch, in the forward
-  double tied = 0;                   // and once a step: parameters of other pieces
-  double returned = 0;               // and for the update: gradients of those that others have of this one
+  /// Of `backward` those of gradients of weights, where these are tasks by themselves; 0: nobody has looked.
+  double weights = 0;
+  double received = 0;  // bytes that a device receives of a micro-batch, in the forward
+  double tied = 0;      // and once a step: parameters of other pieces
+  double returned = 0;  // and for the update: gradients of those that others have of this one
   double parameters = 0, states = 0, sums = 0;  // bytes that last; of gradients their sums
   double least_gradients = 0;                   // bytes of gradients that the framework keeps, at least
   double scores = 0;                            // bytes of its copies of scores, if these are made here
   double gradients = 0;                         // bytes that wait for the update, where nothing is summed
   double kept = 0;                              // bytes of a micro-batch from its forward to its backward
+  double to_inputs =
+      0;              // of these, where backwards are cut in two, those that gradients of weights do not read
+  double left = 0;    // and bytes from gradients of inputs to those of weights
   double on_way = 0;  // of these, bytes that are on the device at once where all go to the host and come back
   double hosted = 0, hosted_kept = 0;  // bytes on the host: that last, and of a micro-batch
   double passing = 0;  // bytes beside what lasts and is kept, where most are: with its own gradients
@@ -50,11 +55,12 @@ Figures offloaded(Figures alone, const Offload& offload, const Cluster& cluster)
 /// Where, and for what, figures are.
 struct FiguresFor {
   const PlanRequest& request;
-  const Cluster& stage;  // its devices
-  int summed = 1;        // micro-batches, of which gradients are added up
+  const Cluster& stage;   // its devices
+  int summed = 1;         // micro-batches, of which gradients are added up
+  bool is_split = false;  // backwards, into gradients of inputs and of weights
 };
 
-/// Of `part`; `is_layer`: of repeated layers, not of what lies between. Throws: Error where `s` cannot split it.
+/// Of `part`; with backwards split how they fall apart, and bytes, alone. `is_layer`: of repeated layers, not of what lies between. Throws: Error where `s` cannot split it.
 Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& s, const FiguresFor& what);
 
 }  // namespace shardwright::automatic

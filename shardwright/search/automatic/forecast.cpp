@@ -17,7 +17,7 @@ namespace {
 /// The backward frees what the last of them keeps first, and leaves gradients.
 class Part {
  public:
-  Part(const ForecastOf& what, int slots, int stage)
+  Part(const ForecastOf& what, const OfLives& slots, int stage)
       : what_(what), stage_(what.of(stage)), slots_(slots), seconds_(what.cluster.overlap) {}
 
   void add(int kind) {
@@ -26,7 +26,7 @@ class Part {
     lasting_ += f.lasting() - f.sums, sums_ += f.sums;
     least_gradients_ += f.least_gradients;
     if (kind == what_.row.kinds.back()) scores_ = f.scores;
-    kept_ += f.kept;
+    kept_ += f.kept, to_inputs_ += f.to_inputs, left_ += f.left;
     hosted_ += f.hosted, hosted_kept_ += f.hosted_kept;
     on_way_ = std::max(on_way_, f.on_way);
     gradients_ += f.gradients;
@@ -43,6 +43,7 @@ class Part {
     const Figures &kept = figures(kind), &repeated = (*stage_.again)[at(kind)];
     seconds_.add(kept, -1), seconds_.add(repeated);
     saved_ += kept.kept - repeated.kept;
+    to_inputs_ += repeated.to_inputs - kept.to_inputs, left_ += repeated.left - kept.left;
     hosted_kept_ += repeated.hosted_kept - kept.hosted_kept;
     most_again_ = std::max(most_again_, before - saved_ + repeated.passing);
     if (most_[front_].piece == again_) ++front_;
@@ -53,12 +54,14 @@ class Part {
     const double most =
         front_ == most_.size() ? most_again_ : std::max(most_again_, most_[front_].bytes - saved_);
     const double ahead = std::max(0.0, most_held(fetches_held, on_way_, hosted_kept_) - on_way_);
-    const double passing = (slots_ - 1) * (kept_ - saved_) + most + scores_ + ahead;
+    const auto [whole, to_inputs, to_weights] = slots_;
+    const double halves = to_weights * left_ - (whole - to_inputs) * to_inputs_;
+    const double passing = (whole - 1) * (kept_ - saved_) + halves + most + scores_ + ahead;
     const double all =
         lasting_ + (1 + what_.framework.slack) * passing + std::max(sums_ + gradients_, least_gradients_);
     return all / stage_.room;
   }
-  double host_bytes() const { return hosted_ + slots_ * hosted_kept_; }
+  double host_bytes() const { return hosted_ + slots_[0] * hosted_kept_; }
   int again() const { return static_cast<int>(again_); }
   const StageSeconds& seconds() const { return seconds_; }
 
@@ -76,11 +79,11 @@ class Part {
 
   const ForecastOf& what_;
   OfStage stage_;
-  int slots_;
+  OfLives slots_;
   StageSeconds seconds_;
   std::vector<Piece> pieces_;
   std::size_t again_ = 0;
-  double lasting_ = 0, sums_ = 0, kept_ = 0, gradients_ = 0, saved_ = 0;
+  double lasting_ = 0, sums_ = 0, kept_ = 0, gradients_ = 0, saved_ = 0, to_inputs_ = 0, left_ = 0;
   double least_gradients_ = 0, scores_ = 0, hosted_ = 0, hosted_kept_ = 0, on_way_ = 0;
   double most_again_ = 0;  // in the backward of a piece that is computed again
   /// Of the others, from `front_` on: where no later one has more; as if none in front were computed again.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "shardwright/cost/framework.h"
+#include "shardwright/plan/lanes.h"
 #include "shardwright/search/automatic/figures.h"
 
 namespace shardwright::automatic {
@@ -32,7 +33,7 @@ struct ForecastOf {
   const Row& row;
   const std::vector<Figures>& figures;  // by kind of piece
   const std::vector<Figures>* again;    // where they are computed again; null if none is
-  const std::vector<int>& slots;        // by part: micro-batches that are alive in it at once
+  const std::vector<OfLives>& slots;    // by part: micro-batches that are alive in it at once
   const Cluster& cluster;
   const Framework& framework;
   double cap_bytes = 0;

@@ -1,6 +1,6 @@
-// Structures that are tried when others have been: schedules that cut backwards in two. How a backward falls apart, and how
-// much of its communication the first part then waits for, figures of whole backwards do not say, so that these are forecast
-// less well and would take the trials of others.
+// Structures that are tried when others have been: schedules that cut backwards in two. How a backward falls apart takes
+// pieces compiled once more, which is done of the likeliest alone; how much of its communication the first half then waits for
+// is not known, so that these are forecast less well and would take the trials of others.
 #pragma once
 
 #include <algorithm>

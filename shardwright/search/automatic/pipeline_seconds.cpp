@@ -29,13 +29,14 @@ double played_seconds(Pipelining p, int micro_batches, const std::vector<Pass>& 
   p.micro_batches = micro_batches;
   std::vector<std::vector<Task>> tasks;
   for (int s = 0; s < p.stages; ++s) tasks.push_back(tasks_of(p, s));
-  const double cut = p.schedule.splits_backward ? 2 : 1;
   const PlayedTasks all =
       played(p, tasks,
              {.of =
                   [&](int part, Phase phase) {
                     const Pass& own = parts[at(part)];
-                    return phase == Phase::forward ? own.forward : own.backward / cut;
+                    if (phase == Phase::forward) return own.forward;
+                    const double second = p.schedule.splits_backward ? own.share_of_weights : 0;
+                    return own.backward * (phase == Phase::weights ? second : 1 - second);
                   },
               .crossing = [&](int part) { return crossings.empty() ? 0 : crossings[at(part)]; },
               .is_expected_one_ahead = true});
@@ -63,7 +64,7 @@ std::vector<Pass> even_parts(const Pipelining& p, const std::vector<Pass>& stage
   std::vector<Pass> out;
   for (int part = 0; part < p.parts(); ++part) {
     const Pass& own = stages[at(p.stage_of(part))];
-    out.push_back({own.forward / p.schedule.chunks, own.backward / p.schedule.chunks});
+    out.push_back({own.forward / p.schedule.chunks, own.backward / p.schedule.chunks, own.share_of_weights});
   }
   return out;
 }

@@ -20,6 +20,7 @@ namespace shardwright::automatic {
 /// Seconds of a micro-batch.
 struct Pass {
   double forward = 0, backward = 0;
+  double share_of_weights = 0.5;  // of a backward that is cut in two, what the second half takes
   double all() const { return forward + backward; }
   Pass& operator+=(const Pass& other) {
     forward += other.forward, backward += other.backward;

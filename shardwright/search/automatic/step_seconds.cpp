@@ -100,7 +100,7 @@ double StepSeconds::update_seconds(int device, double waiting) const {
   StageSeconds all(what_.cluster.overlap);
   double late = 0;
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-    const double backwards = is_cut                   ? 0.5
+    const double backwards = is_cut                   ? parts_[at(*part)].share_of_weights()
                              : part == parts.rbegin() ? 1
                                                       : std::min(p_.micro_batches, p_.stages);
     late = parts_[at(*part)].late({late, backwards, waiting});

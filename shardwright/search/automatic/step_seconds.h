@@ -22,7 +22,7 @@ class StageSeconds {
 
   void add(const Figures& f, double times = 1) {
     forward_ += times * f.forward, backward_ += times * f.backward, update_ += times * f.update;
-    late_ += times * f.late;
+    late_ += times * f.late, weights_ += times * f.weights;
     for (Phase phase : {Phase::forward, Phase::backward, Phase::update})
       transfers_[phase] += times * f.transfers[phase];
     for (std::size_t phase = 0; phase < 2; ++phase) contended_[phase] += times * f.contended[phase];
@@ -30,6 +30,7 @@ class StageSeconds {
 
   void add(const StageSeconds& other) {
     forward_ += other.forward_, backward_ += other.backward_, update_ += other.update_, late_ += other.late_;
+    weights_ += other.weights_;
     for (Phase phase : {Phase::forward, Phase::backward, Phase::update})
       transfers_[phase] += other.transfers_[phase];
     for (std::size_t phase = 0; phase < 2; ++phase) contended_[phase] += other.contended_[phase];
@@ -38,11 +39,13 @@ class StageSeconds {
   /// `waiting`: so much of the transfers that compute does not hide is waited for.
   Pass pass(double waiting = 1) const {
     return {with_transfers(Phase::forward, forward_, waiting),
-            with_transfers(Phase::backward, backward_, waiting)};
+            with_transfers(Phase::backward, backward_, waiting), share_of_weights()};
   }
+  /// Of a backward that is cut in two the second half.
+  double share_of_weights() const { return weights_ > 0 ? weights_ / backward_ : 0.5; }
   /// What tensor parallelism takes longer, as it has half of the links while replicas have the others.
   Pass contention() const {
-    return {contention(Phase::forward, forward_), contention(Phase::backward, backward_)};
+    return {contention(Phase::forward, forward_), contention(Phase::backward, backward_), share_of_weights()};
   }
   /// Of what the update waits for, when the last backward of the part is over; `before`: of other parts.
   struct Late {
@@ -73,7 +76,7 @@ class StageSeconds {
   }
 
   double overlap_;
-  double forward_ = 0, backward_ = 0, update_ = 0, late_ = 0;
+  double forward_ = 0, backward_ = 0, update_ = 0, late_ = 0, weights_ = 0;
   OfPhases<double> transfers_ = {};
   std::array<double, 2> contended_ = {};
 };

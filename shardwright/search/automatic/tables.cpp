@@ -45,12 +45,9 @@ Tables::Tables(const StepOf& step, const PlanRequest& request, const Row* known)
   samples_ = *samples;
   check_operators(*graph(1), request.constraints);
   Row row = known ? *known : row_of(*graph(1), *request.cluster, request.constraints);
-  if (known)
-    why_.clear();
-  else if (const Graph* least = graph(static_cast<int>(samples_)))
-    row = without_missing(std::move(row), *least);
-  else
-    why_.clear();  // nobody has asked for it
+  const Graph* least = known ? nullptr : graph(static_cast<int>(samples_));
+  if (least) row = without_missing(std::move(row), *least);
+  if (!least) why_.clear();  // nobody has asked for it
   shelf_ = &stock_.of(row);
   for (int kind = 0; kind < row.kind_count(); ++kind) has_layers_ = has_layers_ || row.is_layer(kind);
 }
@@ -115,9 +112,9 @@ const Network* Tables::network(int micro_batches, int summed, const Row& row) {
 }
 
 /// Null where the structure cannot split one of them.
-const Pieces* Tables::figures(const Constraints& s, int summed) {
+const Pieces* Tables::figures(const Constraints& s, int summed, bool is_split) {
   const Row& pieces = row(s);
-  const Key key(of_pieces(s), summed, &pieces == &shelf_->whole, is_on_fastest(s));
+  const KeyOfSplit key({of_pieces(s), summed, &pieces == &shelf_->whole, is_on_fastest(s)}, is_split);
   const auto [it, is_new] = figures_.try_emplace(key);
   if (!is_new) return it->second.get();
   const Network* network = this->network(*s.micro_batches, summed, pieces);
@@ -126,7 +123,7 @@ const Pieces* Tables::figures(const Constraints& s, int summed) {
   const bool repeats_layers = mode_of(s) == RecomputeMode::full && pieces.size() > 1;
   Constraints kept = s;
   kept.recompute = RecomputeMode::none;
-  const Pieces* others = repeats_layers ? figures(kept, summed) : nullptr;
+  const Pieces* others = repeats_layers ? figures(kept, summed, is_split) : nullptr;
   if (repeats_layers && !others) return nullptr;
   auto made = attempt(why_, [&] {  // else of a dim that does not divide
     const Cluster stage = devices_of(s);
@@ -134,7 +131,7 @@ const Pieces* Tables::figures(const Constraints& s, int summed) {
     for (int k = 0; k < pieces.kind_count(); ++k)
       out->push_back(others && !pieces.is_layer(k) ? (*others)[at(k)]
                                                    : stock_.figures(network->piece(k), pieces.is_layer(k), s,
-                                                                    {request_, stage, summed}));
+                                                                    {request_, stage, summed, is_split}));
     return out;
   });
   return (figures_.at(key) = std::move(made).value_or(nullptr)).get();
@@ -343,6 +340,22 @@ std::optional<Pieces> Tables::of_stage(const Constraints& s) {
   return out;
 }
 
+/// Of as many samples as a device has, or fewer that divide the batch; replicas wait for each other in either half.
+void Tables::split_backwards(Pieces& pieces, Constraints s) {
+  const std::int64_t here = samples_of_device(s), samples = divisor_below(here);
+  const int summed = summed_of(pipelining_of(s));
+  if (contexts_of(s) == 1) s = without_replicas(s);
+  s.micro_batches = static_cast<int>(samples_ / samples / replicas_of(s));
+  const Pieces* halves = figures(s, summed, true);
+  const double times = static_cast<double>(here) / static_cast<double>(samples);
+  for (std::size_t k = 0; halves && k < halves->size(); ++k) {
+    const Figures& half = (*halves)[k];
+    Figures& f = pieces[k];
+    f.weights = std::min(f.backward, times * half.weights);
+    f.to_inputs = std::min(f.kept, times * half.to_inputs), f.left = times * half.left;
+  }
+}
+
 std::optional<Pieces> Tables::at_least(const Constraints& s, std::int64_t fewest) {
   if (contexts_of(s) > 1) return as_it_is(s);
   const std::int64_t few = fewest, more = 2 * few, here = samples_of_device(s);
@@ -370,7 +383,7 @@ std::optional<Pieces> Tables::at_least(const Constraints& s, std::int64_t fewest
   return among_others(std::move(out), s, few);
 }
 
-const std::vector<int>& Tables::slots(const Pipelining& p) {
+const std::vector<OfLives>& Tables::slots(const Pipelining& p) {
   // Beyond the warm-up more micro-batches need no more slots, unless all are alive.
   Pipelining few = p;
   const int enough = 4 * p.parts();
@@ -379,7 +392,8 @@ const std::vector<int>& Tables::slots(const Pipelining& p) {
     few.micro_batches = enough + p.micro_batches % p.stages;
   const auto [it, is_new] = slots_.try_emplace(few);
   const bool are_all = p.schedule.name == "gpipe" && p.stages > 1;
-  if (is_new) it->second = are_all ? std::vector<int>(at(p.parts()), p.micro_batches) : slots_of_parts(few);
+  const OfLives all{p.micro_batches, p.micro_batches, p.micro_batches};
+  if (is_new) it->second = are_all ? std::vector<OfLives>(at(p.parts()), all) : slots_of_parts(few);
   return it->second;
 }
 

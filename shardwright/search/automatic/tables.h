@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "shardwright/plan/lanes.h"
 #include "shardwright/search/automatic/stock.h"
 
 namespace shardwright::automatic {
@@ -74,11 +75,14 @@ class Tables {
   /// On which the stages of `s` are, in such a cluster.
   std::vector<StageKind> kinds_of(const Constraints& s) const;
 
+  /// How the backwards of `pieces`, which are of `s`, fall apart where the schedule cuts them in two.
+  void split_backwards(Pieces& pieces, Constraints s);
+
   /// By whose memory plans are judged.
   const Framework& framework() const { return framework_; }
 
-  /// How many micro-batches are alive in each part at once.
-  const std::vector<int>& slots(const Pipelining& p);
+  /// How many micro-batches are alive in each part at once, by life.
+  const std::vector<OfLives>& slots(const Pipelining& p);
 
   /// Why the last thing that could not be made could not.
   const std::string& why() const { return why_; }
@@ -87,9 +91,11 @@ class Tables {
   struct OnKind;
   /// What pieces depend on, micro-batches that are summed, whether all is one piece, and on which devices it is.
   using Key = std::tuple<Constraints, int, bool, bool>;
+  /// The same, and whether their backwards are cut in two.
+  using KeyOfSplit = std::pair<Key, bool>;
 
   const Network* network(int micro_batches, int summed, const Row& row);
-  const Pieces* figures(const Constraints& s, int summed);
+  const Pieces* figures(const Constraints& s, int summed, bool is_split = false);
   /// Without data parallelism; of samples that do not divide the batch between those that do.
   const Pieces* alone(Constraints s, std::int64_t samples_of_device, RecomputeMode recompute);
   const Pieces* alone(const Constraints& s, std::int64_t samples_of_device) {
@@ -128,10 +134,10 @@ class Tables {
   Shelf* shelf_ = nullptr;
   bool has_layers_ = false;
   std::optional<bool> replicas_wait_;  // not known yet
-  std::map<Key, std::unique_ptr<Pieces>> figures_;
+  std::map<KeyOfSplit, std::unique_ptr<Pieces>> figures_;
   std::map<std::tuple<Constraints, std::int64_t, int, bool, bool>, Pieces> shared_;
   std::map<std::tuple<Constraints, std::int64_t, int, bool, bool>, Pieces> between_;
-  std::map<Pipelining, std::vector<int>> slots_;
+  std::map<Pipelining, std::vector<OfLives>> slots_;
   std::int64_t samples_ = 0;
   std::string why_;
   std::map<StageKind, std::unique_ptr<OnKind>> kinds_;  // of a cluster that has several
