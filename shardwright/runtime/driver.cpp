@@ -100,8 +100,12 @@ void Driver::record(const Rank& rank, Failure f) {
   const bool is_first = rank.communicator().fail(f.message);
   const std::lock_guard lock(mutex_);
   if (!is_first) f.kind = ErrorKind::peer;
-  if (is_first || !failure_)
-    failure_ = Failure{fmt::format("rank {}: {}", rank.number(), f.message), f.kind, is_first && f.is_ours};
+  if (!is_first && failure_) return;
+  try {
+    f.message = fmt::format("rank {}: {}", rank.number(), f.message);
+  } catch (const std::bad_alloc&) {  // without its number
+  }
+  failure_ = Failure{std::move(f.message), f.kind, is_first && f.is_ours};
 }
 
 void Driver::end_if_given_up() const {

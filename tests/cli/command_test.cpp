@@ -570,5 +570,19 @@ TEST(CommandDeathTest, a_device_without_memory_ends_calibrate_in_one_line) {
   EXPECT_FALSE(std::filesystem::exists(out));
 }
 
+/// However much is missing, in a command or on a device: it is told, and nothing aborts.
+TEST(CommandDeathTest, any_memory_that_is_missing_is_told) {
+  const auto ends_well = [](int status) {
+    return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 2);
+  };
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"train", "ffn", "--devices", "4", "--steps", "2"},
+        {"train", "ffn", "--devices", "4", "--stages", "2", "--micro-batches", "2", "--steps", "2"},
+        {"verify", "gpt:layers=8", "--devices", "4", "--parallel", "data_parallel"}})
+    for (const std::size_t mebibytes : {1, 4, 12, 20, 30, 40, 60, 80, 100})
+      EXPECT_EXIT(run_with_little_memory(words, mebibytes << 20), ends_well, "")
+          << join(words, " ") << " with " << mebibytes;
+}
+
 }  // namespace
 }  // namespace shardwright

@@ -5,6 +5,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <new>
 #include <numeric>
 #include <system_error>
 #include <thread>
@@ -21,6 +22,9 @@ struct OwnedGroup {
   Group group;
   std::deque<std::vector<Meeting>> meetings;  // each with its buffers behind it
 };
+
+/// Short enough for a string to hold it without memory.
+constexpr const char* out_of_memory = "no memory left";
 
 /// What the communicators of one process share.
 class Hub {
@@ -54,7 +58,11 @@ class Hub {
   bool fail(int rank, std::string_view message) {
     const std::lock_guard lock(mutex_);
     if (!failure_.empty()) return false;
-    failure_ = fmt::format("rank {} failed: {}", rank, message);
+    try {
+      failure_ = fmt::format("rank {} failed: {}", rank, message);
+    } catch (const std::bad_alloc&) {
+      failure_ = out_of_memory;
+    }
     for (auto& [key, owned] : groups_) owned->group.fail();
     return true;
   }
@@ -183,7 +191,11 @@ class Thrown {
   /// In the handler of an exception on the rank of `own`.
   void add(Communicator& own, const char* what, bool is_of_peer) {
     (is_of_peer ? told_ : causes_)[static_cast<std::size_t>(own.rank())] = std::current_exception();
-    own.fail(what);
+    try {
+      own.fail(what);
+    } catch (const std::bad_alloc&) {
+      own.fail(out_of_memory);
+    }
   }
   void rethrow() const {
     for (const auto* thrown : {&causes_, &told_})
