@@ -31,7 +31,7 @@ std::vector<Framework> table() {
                        .doc = "Megatron-LM with Megatron Core",
                        .fixed_bytes = 84 * mebibyte,
                        .gradient = {.bf16 = 4, .f16 = 2, .f32 = 4},
-                       .update_besides = {.f16 = 4},
+                       .update_gradient = {.f16 = 4},
                        .keeps_gradients = true,
                        .copies_shared_parameters = true,
                        .vocabulary_multiple = 128,
@@ -42,7 +42,10 @@ std::vector<Framework> table() {
       called(core, "megatron-bridge",
              "Megatron Core with its precision-aware optimizer, as Megatron-Bridge trains experts: "
              "gradients and moments in bf16");
-  short_moments.gradient.bf16 = 2, short_moments.update_besides.bf16 = -4;
+  short_moments.gradient.bf16 = 2, short_moments.moment_bytes = 2;
+  Framework fused_loss =
+      called(core, "megatron-lm-fused-loss", "megatron-lm with --cross-entropy-loss-fusion");
+  fused_loss.score_bytes = 6;
   const Framework shards{.name = "fsdp2",
                          .doc = "PyTorch FSDP with f32 masters in shards, gradients reduced in f32",
                          .fixed_bytes = 84 * mebibyte,
@@ -59,6 +62,7 @@ std::vector<Framework> table() {
            .keeps_routed_rows = false},
           core,
           short_moments,
+          fused_loss,
           called(buckets, "megatron-deepspeed", "Megatron-DeepSpeed, as BigScience ran it"),
           {.name = "deepspeed",
            .doc = "DeepSpeed ZeRO",

@@ -25,11 +25,11 @@ struct ByParameterType {
 struct Framework {
   std::string name;
   std::string doc;
-  std::int64_t fixed_bytes = 0;   // whatever is computed: buckets, workspaces of libraries
-  std::int64_t group_bytes = 0;   // that the communication library keeps for each group a device is in
-  ByParameterType gradient = {};  // at least
-  ByParameterType update_besides =
-      {};  // of gradients that the update takes, and of states: split as these are
+  std::int64_t fixed_bytes = 0;          // whatever is computed: buckets, workspaces of libraries
+  std::int64_t group_bytes = 0;          // that the communication library keeps for each group a device is in
+  ByParameterType gradient = {};         // at least
+  ByParameterType update_gradient = {};  // besides, while the update runs or always: split as states are
+  double moment_bytes = 4;               // of each moment of an optimizer
   /// Gradients lie in buffers of their own and nowhere else: `gradient` is what they take, not the least of it.
   bool keeps_gradients = false;
   /// Weights in a short type lie beside their masters; else they are made of them where they are read.

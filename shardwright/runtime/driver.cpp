@@ -97,7 +97,12 @@ void Driver::guarded(Rank& rank) {
 
 void Driver::record(const Rank& rank, Failure f) {
   // The first is the cause; what follows are peers that were told of it.
-  const bool is_first = rank.communicator().fail(f.message);
+  bool is_first = false;
+  try {
+    is_first = rank.communicator().fail(f.message);
+  } catch (const std::bad_alloc&) {
+    is_first = rank.communicator().fail("no memory left");  // which a string holds itself
+  }
   const std::lock_guard lock(mutex_);
   if (!is_first) f.kind = ErrorKind::peer;
   if (!is_first && failure_) return;

@@ -20,6 +20,15 @@ double elements(const Graph& graph, ValueId v) {
 struct States {
   double bytes = 0;
   double elements = 0;  // of one of them
+  int count = 0;
+
+  /// Bytes that `framework` has of these, of a parameter of that type, beside them.
+  double besides(DType parameter, const Framework& framework) const {
+    const int masters = parameter != DType::f32 && count > 0 ? 1 : 0;
+    constexpr double own_moment = 4;
+    return elements * (framework.update_gradient.of(parameter) +
+                       (framework.moment_bytes - own_moment) * (count - masters));
+  }
 };
 
 /// By parameter.
@@ -39,6 +48,7 @@ std::map<ValueId, States> states_of(const Program& program) {
       if (graph.value(s).type.shape.empty()) continue;  // a count
       states.bytes += static_cast<double>(graph.value(s).type.bytes());
       states.elements = std::max(states.elements, elements(graph, s));
+      ++states.count;
     }
   }
   return out;
@@ -126,7 +136,7 @@ class Lasting {
     if (framework.copies_shared_parameters) add_copies(stage);
     gradients_ *= share_of_sums(program);
     if (framework.keeps_gradients) bytes_[index_of(MemoryKind::gradients)] = 0;
-    add_to(MemoryKind::optimizer_state, update_besides_);
+    add_to(MemoryKind::optimizer_state, besides_states_);
   }
 
   /// Of the gradients.
@@ -139,7 +149,7 @@ class Lasting {
     const double padding = padding_of(graph, v, vocabulary_), more = copied + padding - 1;
     const auto bytes = static_cast<double>(type.bytes());
     gradients_ += framework_.gradient.of(type.dtype) * padding * elements(graph, v);
-    update_besides_ += framework_.update_besides.of(type.dtype) * padding * states.elements;
+    besides_states_ += states.besides(type.dtype, framework_) * padding;
     add_to(MemoryKind::optimizer_state, more * states.bytes);
     const bool is_made = !framework_.keeps_short_weights && type.dtype != DType::f32 && states.bytes > 0;
     add_to(MemoryKind::parameters, is_made ? -bytes : more * bytes);
@@ -164,7 +174,7 @@ class Lasting {
   const Framework& framework_;
   const Vocabulary& vocabulary_;
   BytesByKind& bytes_;
-  double gradients_ = 0, update_besides_ = 0;
+  double gradients_ = 0, besides_states_ = 0;
 };
 
 /// Copies of the scores as long as they are alive.
@@ -263,6 +273,13 @@ double least_gradients(const Program& program, const Framework& framework) {
     const DType dtype = program.graph.value(node.results[0]).type.dtype;
     out += framework.gradient.of(dtype) * elements(program.graph, node.results[0]);
   }
+  return out;
+}
+
+double states_besides(const Program& program, const Framework& framework) {
+  double out = 0;
+  for (const auto& [leaf, states] : states_of(program))
+    out += states.besides(program.graph.value(leaf).type.dtype, framework);
   return out;
 }
 

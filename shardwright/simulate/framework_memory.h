@@ -32,6 +32,9 @@ std::vector<Besides> held_besides(const Program& program, const Framework& frame
 /// Bytes of the gradients of the parameters of `program`, at least.
 double least_gradients(const Program& program, const Framework& framework);
 
+/// Bytes that the update keeps from step to step beside the states of `program`, less where these are shorter.
+double states_besides(const Program& program, const Framework& framework);
+
 /// Bytes of the copies of scores, if the last product of its forward makes them.
 double score_copies(const Program& program, const Framework& framework);
 

@@ -368,6 +368,30 @@ TEST_F(Exchange, advice_says_what_a_recipe_takes_and_what_would_be_better) {
   EXPECT_EQ(simulated["memory_bytes"], advice["memory_bytes"]);
 }
 
+/// Flags that change what a device holds choose the profile by which it is counted.
+TEST_F(Exchange, memory_is_counted_as_the_flags_of_megatron_have_it) {
+  const auto read = [](const std::string& more) {
+    write_bytes("r.sh",
+                "ARGS=(--micro-batch-size 1 --global-batch-size 8 --num-layers 1 --hidden-size 16 "
+                "--num-attention-heads 4 --ffn-hidden-size 16 --vocab-size 16 --seq-length 32 --swiglu "
+                "--normalization RMSNorm --position-embedding-type rope --bf16 " +
+                    more + ")\n");
+    const Ran ran = run({"import", "r.sh", "--cluster", "h100:2", "-o", "i.json"});
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    return std::pair(load_plan("i.json").settings.framework, ran.out + ran.err);
+  };
+  const std::string aware = "--use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16 ";
+  EXPECT_EQ(read("").first, "megatron-lm");
+  EXPECT_EQ(read("--cross-entropy-loss-fusion").first, "megatron-lm-fused-loss");
+  EXPECT_EQ(read(aware + "--main-grads-dtype bf16").first, "megatron-bridge");
+  const auto [framework, told] = read(aware);
+  EXPECT_EQ(framework, "megatron-lm");
+  EXPECT_NE(told.find("--use-precision-aware-optimizer: gradients and moments count as f32"), told.npos)
+      << told;
+  const std::string both = read(aware + "--main-grads-dtype bf16 --cross-entropy-loss-fusion").second;
+  EXPECT_NE(both.find("--cross-entropy-loss-fusion: its copies of scores do not count"), both.npos) << both;
+}
+
 TEST_F(Exchange, calls_of_the_library_are_what_verbs_do) {
   plan("tp=4,pp=2,micro_batch=1,global_batch=16", "8");
   const PlannedModel made = planned_model("p.json");

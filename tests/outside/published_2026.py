@@ -149,7 +149,7 @@ def model(row, instead):
     if row.get("arch") == "bert":
         keys["causal"] = 0
         instead.append("without the pooled head, the embedding of segments and the head's own layer")
-    if row.get("fused_loss"):
+    if row.get("fused_loss") and framework(row) != "megatron-lm-fused-loss":
         instead.append("loss not fused")
     if row["heads"] % row["tp"]:
         raise Unsaid("heads that tensor parallel does not divide")
@@ -258,7 +258,9 @@ def framework(row):
         return "fsdp2"
     # Its recipes of Moonlight have Megatron's precision-aware optimizer, "with bf16 gradients/moments".
     is_short = row["group"].startswith("megatron_bridge") and row["model"].startswith("moonlight")
-    return "megatron-bridge" if is_short else "megatron-lm"
+    if is_short:
+        return "megatron-bridge"
+    return "megatron-lm-fused-loss" if row.get("fused_loss") else "megatron-lm"
 
 
 def said(row):

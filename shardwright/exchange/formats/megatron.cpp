@@ -2,6 +2,7 @@
 // Source: megatron/training/arguments.py and megatron/core/{model_parallel_config,transformer/transformer_config}.py.
 
 #include <algorithm>
+#include <array>
 
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
@@ -55,7 +56,7 @@ class Reader {
     read_recompute();
     read_optimizer();
     read_model();
-    set_.add("framework", "megatron-lm");
+    set_.add("framework", framework());
     if (!flags_.idle().empty())
       note(fmt::format("{}: {} no effect on the plan", join(flags_.idle(), ", "),
                        flags_.idle().size() == 1 ? "has" : "have"));
@@ -65,6 +66,23 @@ class Reader {
 
  private:
   void note(std::string line) { out_.not_heeded.push_back(std::move(line)); }
+
+  /// The profile that counts memory as these flags have it.
+  std::string framework() {
+    const std::array types{"exp-avg-dtype", "exp-avg-sq-dtype", "main-grads-dtype"};
+    const bool is_short = flags_.is_on("use-precision-aware-optimizer") &&
+                          std::ranges::all_of(types, [&](const char* t) { return flags_.text(t) == "bf16"; });
+    const bool is_fused = flags_.is_on("cross-entropy-loss-fusion");
+    const bool is_other =
+        flags_.is_on("use-precision-aware-optimizer") ||
+        std::ranges::any_of(types, [&](const char* t) { return flags_.has(t) && flags_.text(t) != "fp32"; });
+    if (is_other && !is_short)
+      note(
+          "--use-precision-aware-optimizer: gradients and moments count as f32 unless --exp-avg-dtype, "
+          "--exp-avg-sq-dtype and --main-grads-dtype are bf16");
+    if (is_short && is_fused) note("--cross-entropy-loss-fusion: its copies of scores do not count");
+    return is_short ? "megatron-bridge" : is_fused ? "megatron-lm-fused-loss" : "megatron-lm";
+  }
 
   void read_degrees() {
     const Keyed tensor = flags_.count("tensor-model-parallel-size"),

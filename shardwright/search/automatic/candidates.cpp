@@ -87,12 +87,16 @@ std::vector<OfStage> Candidates::rooms_of(const Constraints& s) const {
   return out;
 }
 
-std::optional<Candidates::Sets> Candidates::sets_of(const Constraints& s) {
+std::optional<Candidates::Sets> Candidates::sets_of(const Constraints& s, bool is_split) {
   const auto made = [&](Tables& tables) -> std::optional<Sets> {
     auto pieces = tables.of_stage(s);
     if (!pieces) return std::nullopt;
     auto again = this->again(s, *pieces, [&](const Constraints& all) { return tables.of_stage(all); });
     if (repeats_layers(s) && !again) return std::nullopt;
+    Constraints all = s;
+    all.recompute = RecomputeMode::full;
+    if (is_split) tables.split_backwards(*pieces, s);
+    if (is_split && again) tables.split_backwards(*again, all);
     return Sets{*std::move(pieces), std::move(again), {}};
   };
   std::optional<Sets> out = made(tables_);
@@ -100,10 +104,10 @@ std::optional<Candidates::Sets> Candidates::sets_of(const Constraints& s) {
   out->stages = rooms_of(s);
   const auto kinds = tables_.kinds_of(s);
   for (std::size_t stage = 0; stage < kinds.size(); ++stage) {
-    const std::pair key{s, kinds[stage]};
+    const std::tuple key{s, kinds[stage], is_split};
     auto own = of_kinds_.find(key);
     if (own == of_kinds_.end()) {
-      auto sets = made(tables_.on(key.second));
+      auto sets = made(tables_.on(kinds[stage]));
       if (!sets) return std::nullopt;
       own = of_kinds_.emplace(key, *std::move(sets)).first;
     }
@@ -113,19 +117,12 @@ std::optional<Candidates::Sets> Candidates::sets_of(const Constraints& s) {
   return out;
 }
 
-void Candidates::split_backwards(Sets& sets, const Constraints& s) {
-  tables_.split_backwards(sets.pieces, s);
-  Constraints all = s;
-  all.recompute = RecomputeMode::full;
-  if (sets.again) tables_.split_backwards(*sets.again, all);
-}
-
 /// Within the first of `caps` that it fits into; close if that is not the first.
 std::optional<Candidate> Candidates::made(const Constraints& s, const std::vector<double>& caps,
                                           bool only_least) {
-  std::optional<Sets> sets = sets_of(s);
+  const bool is_split = schedule_of(s).splits_backward && stages_of(s) > 1 && !only_least;
+  const std::optional<Sets> sets = sets_of(s, is_split);
   if (!sets) return std::nullopt;
-  if (schedule_of(s).splits_backward && stages_of(s) > 1 && !only_least) split_backwards(*sets, s);
   std::optional<Candidate> out;
   for (double cap : caps) {
     const bool is_close = out.has_value();

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "shardwright/cost/mixed_cluster.h"
@@ -90,8 +91,8 @@ class Candidates {
     std::optional<Pieces> again;
     std::vector<OfStage> stages;
   };
-  std::optional<Sets> sets_of(const Constraints& s);
-  void split_backwards(Sets& sets, const Constraints& s);
+  /// `is_split`: with how backwards fall apart.
+  std::optional<Sets> sets_of(const Constraints& s, bool is_split);
   Candidate within(const Constraints& s, const Sets& sets, double bytes, bool only_least = false);
   std::vector<OfStage> rooms_of(const Constraints& s) const;
   void remember(const Candidate& c);
@@ -101,7 +102,7 @@ class Candidates {
   const Cluster& cluster_;
   double cap_, host_cap_ = std::numeric_limits<double>::infinity();
   std::vector<double> rooms_;  // by kind of devices, times the memory of the least
-  std::map<std::pair<Constraints, StageKind>, Sets> of_kinds_;
+  std::map<std::tuple<Constraints, StageKind, bool>, Sets> of_kinds_;
   std::set<Constraints> fit_;  // structures of which a forecast does
   std::optional<Candidate> least_;
   int forecasts_ = 0;

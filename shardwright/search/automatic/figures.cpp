@@ -155,6 +155,7 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
   }
   const Framework& framework = framework_called(settings_of(what.request).framework);
   add_besides(out, held_besides(program, framework, what.stage.routing_imbalance), program.graph);
+  out.states += states_besides(program, framework);
   out.least_gradients = least_gradients(program, framework);
   out.scores = score_copies(program, framework);
   const PieceEstimate piece = estimate_piece(program, what.stage);
@@ -184,6 +185,7 @@ Figures offloaded(Figures alone, const Offload& offload, const Cluster& cluster)
   beside(alone.backward, kept + parameters);
   beside(alone.update, states + parameters);
   alone.states -= states, alone.parameters -= parameters, alone.kept -= kept;
+  alone.to_inputs *= 1 - offload.activations;
   alone.hosted = states + parameters, alone.hosted_kept = kept;
   alone.on_way = std::min(alone.on_way, kept);
   alone.passing += alone.on_way, alone.working += alone.on_way;

@@ -17,8 +17,12 @@ namespace {
 /// The backward frees what the last of them keeps first, and leaves gradients.
 class Part {
  public:
-  Part(const ForecastOf& what, const OfLives& slots, int stage)
-      : what_(what), stage_(what.of(stage)), slots_(slots), seconds_(what.cluster.overlap) {}
+  Part(const ForecastOf& what, const OfLives& slots, int stage, bool is_first)
+      : what_(what),
+        stage_(what.of(stage)),
+        slots_(slots),
+        is_first_(is_first),
+        seconds_(what.cluster.overlap, is_first) {}
 
   void add(int kind) {
     const Figures& f = figures(kind);
@@ -26,7 +30,8 @@ class Part {
     lasting_ += f.lasting() - f.sums, sums_ += f.sums;
     least_gradients_ += f.least_gradients;
     if (kind == what_.row.kinds.back()) scores_ = f.scores;
-    kept_ += f.kept, to_inputs_ += f.to_inputs, left_ += f.left;
+    kept_ += f.kept;
+    if (!is_first_) to_inputs_ += f.to_inputs, left_ += f.left;
     hosted_ += f.hosted, hosted_kept_ += f.hosted_kept;
     on_way_ = std::max(on_way_, f.on_way);
     gradients_ += f.gradients;
@@ -43,7 +48,7 @@ class Part {
     const Figures &kept = figures(kind), &repeated = (*stage_.again)[at(kind)];
     seconds_.add(kept, -1), seconds_.add(repeated);
     saved_ += kept.kept - repeated.kept;
-    to_inputs_ += repeated.to_inputs - kept.to_inputs, left_ += repeated.left - kept.left;
+    if (!is_first_) to_inputs_ += repeated.to_inputs - kept.to_inputs, left_ += repeated.left - kept.left;
     hosted_kept_ += repeated.hosted_kept - kept.hosted_kept;
     most_again_ = std::max(most_again_, before - saved_ + repeated.passing);
     if (most_[front_].piece == again_) ++front_;
@@ -54,12 +59,10 @@ class Part {
     const double most =
         front_ == most_.size() ? most_again_ : std::max(most_again_, most_[front_].bytes - saved_);
     const double ahead = std::max(0.0, most_held(fetches_held, on_way_, hosted_kept_) - on_way_);
-    const auto [whole, to_inputs, to_weights] = slots_;
-    const double halves = to_weights * left_ - (whole - to_inputs) * to_inputs_;
-    const double passing = (whole - 1) * (kept_ - saved_) + halves + most + scores_ + ahead;
-    const double all =
-        lasting_ + (1 + what_.framework.slack) * passing + std::max(sums_ + gradients_, least_gradients_);
-    return all / stage_.room;
+    const double passing = (slots_[0] - 1) * (kept_ - saved_) + halves() + most + scores_ + ahead;
+    const double gradients =
+        what_.framework.keeps_gradients ? least_gradients_ : std::max(sums_ + gradients_, least_gradients_);
+    return (lasting_ + (1 + what_.framework.slack) * passing + gradients) / stage_.room;
   }
   double host_bytes() const { return hosted_ + slots_[0] * hosted_kept_; }
   int again() const { return static_cast<int>(again_); }
@@ -67,6 +70,16 @@ class Part {
 
  private:
   const Figures& figures(int kind) const { return (*stage_.figures)[at(kind)]; }
+
+  /// What micro-batches have more, or less, by the halves of their backwards: in an arena each life has all its slots; where
+  /// things are allocated as they are needed, no more of both kinds than there are micro-batches.
+  double halves() const {
+    auto [whole, before, between] = slots_;
+    const bool is_arena = what_.framework.name == own_framework;
+    if (!is_arena && left_ > to_inputs_) before = std::min(before, std::max(0, whole - between));
+    if (!is_arena && left_ <= to_inputs_) between = std::min(between, std::max(0, whole - before));
+    return between * left_ - (whole - before) * to_inputs_;
+  }
 
   struct Piece {
     int kind = 0;
@@ -80,6 +93,7 @@ class Part {
   const ForecastOf& what_;
   OfStage stage_;
   OfLives slots_;
+  bool is_first_;  // nobody waits for gradients of its inputs: all of its backward is the second half
   StageSeconds seconds_;
   std::vector<Piece> pieces_;
   std::size_t again_ = 0;
@@ -145,7 +159,7 @@ class Cut {
     std::vector<Part> out;
     for (int part = 0; part < p_.parts(); ++part) {
       const int end = part + 1 < p_.parts() ? first[at(part) + 1] : static_cast<int>(pieces_.size());
-      out.emplace_back(what_, what_.slots[at(part)], p_.stage_of(part));
+      out.emplace_back(what_, what_.slots[at(part)], p_.stage_of(part), part == 0);
       for (int i = first[at(part)]; i < end; ++i) out.back().add(pieces_[at(i)]);
     }
     for (int stage = 0; stage < p_.stages; ++stage) {
@@ -174,7 +188,7 @@ class Cut {
     double before = 0;  // that a stage is through before the first one, with its last backward
     for (int part = 0; part < parts; ++part) {
       out.first.push_back(piece);
-      Part taken(what_, what_.slots[at(part)], p_.stage_of(part));
+      Part taken(what_, what_.slots[at(part)], p_.stage_of(part), part == 0);
       const StageForm& form = forms_[at(p_.stage_of(part))];
       Part* const alone[] = {&taken};
       const int begin = piece;

@@ -18,7 +18,8 @@ namespace shardwright::automatic {
 /// What a stage takes of time. Transfers go on beside compute at the pace `overlap`.
 class StageSeconds {
  public:
-  explicit StageSeconds(double overlap) : overlap_(overlap) {}
+  /// `is_first`: nobody waits for gradients of its inputs, so that a backward that is cut in two has the second half alone.
+  explicit StageSeconds(double overlap, bool is_first = false) : overlap_(overlap), is_first_(is_first) {}
 
   void add(const Figures& f, double times = 1) {
     forward_ += times * f.forward, backward_ += times * f.backward, update_ += times * f.update;
@@ -42,7 +43,7 @@ class StageSeconds {
             with_transfers(Phase::backward, backward_, waiting), share_of_weights()};
   }
   /// Of a backward that is cut in two the second half.
-  double share_of_weights() const { return weights_ > 0 ? weights_ / backward_ : 0.5; }
+  double share_of_weights() const { return is_first_ ? 1 : weights_ > 0 ? weights_ / backward_ : 0.5; }
   /// What tensor parallelism takes longer, as it has half of the links while replicas have the others.
   Pass contention() const {
     return {contention(Phase::forward, forward_), contention(Phase::backward, backward_), share_of_weights()};
@@ -76,6 +77,7 @@ class StageSeconds {
   }
 
   double overlap_;
+  bool is_first_;
   double forward_ = 0, backward_ = 0, update_ = 0, late_ = 0, weights_ = 0;
   OfPhases<double> transfers_ = {};
   std::array<double, 2> contended_ = {};
