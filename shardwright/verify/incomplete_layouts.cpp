@@ -54,6 +54,8 @@ std::string fault_of_step(const Graph& graph, const Node& node) {
   if (operand.global_type() != result.global_type())
     return fmt::format("a step from {} to {}", to_text(operand.global_type()), to_text(result.global_type()));
   const StepKind kind = *node.op->step;
+  if (is_of_host(kind))
+    return from == to ? "" : "a copy from or to the host lies otherwise than what it copies";
   const bool is_elsewhere = from.mesh != to.mesh && !from.used().empty() && !to.used().empty();
   if (is_elsewhere || kind == StepKind::exchange)  // axes of different meshes do not compare
     return from.is_partial() || to.is_partial() ? "what is partial cannot go there" : "";

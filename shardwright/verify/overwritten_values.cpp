@@ -29,7 +29,7 @@ class Arena {
         graph_(program_.graph),
         bytes_(program_.arena_bytes + program_.host_bytes),
         written_(graph_.values.size(), std::vector<Written>(at(std::ranges::max(program_.lanes.slots)))),
-        transfers_checked_(rank.transfers.size()),
+        transfers_checked_(rank.transfers.size(), std::vector<bool>(at(program_.lanes.count()))),
         writers_{{}} {
     for (const Fusion& f : fusions_of(graph_)) fusions_.emplace(f.begin.index, f);
   }
@@ -217,8 +217,8 @@ class Arena {
   void start(const Instruction& i) {
     const PreparedTransfer& t = rank_.transfer(i);
     const int m = i.micro_batch;
-    if (!transfers_checked_[at(i.what)]) check_places(t, m);
-    transfers_checked_[at(i.what)] = true;
+    auto is_checked = transfers_checked_[at(i.what)][at(program_.lanes.lane(std::max(0, m)))];
+    if (!is_checked) check_places(t, m), is_checked = true;
     std::vector<Stamp>& stamps = on_its_way_[{i.what, copy_of(t, m, pipeline_)}] = {};
     for (const Part& part : t.parts)
       for (const ValueId v : given(t, part)) {
@@ -359,10 +359,10 @@ class Arena {
   std::vector<std::vector<Written>> written_;                     // by value and slot
   std::map<int, Fusion> fusions_;                                 // by first node
   std::map<std::pair<int, int>, std::vector<Stamp>> on_its_way_;  // operands, by transfer and copy
-  std::vector<bool> transfers_checked_;
-  OfPhases<int> last_of_;         // the last micro-batch of each
-  Phase phase_ = Phase::forward;  // of what runs
-  std::vector<Writer> writers_;   // by stamp
+  std::vector<std::vector<bool>> transfers_checked_;              // by transfer and lane
+  OfPhases<int> last_of_;                                         // the last micro-batch of each
+  Phase phase_ = Phase::forward;                                  // of what runs
+  std::vector<Writer> writers_;                                   // by stamp
   const Instruction* now_ = nullptr;
   Violations out_;
 };
