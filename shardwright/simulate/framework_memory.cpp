@@ -192,15 +192,6 @@ void add_scores(std::vector<Besides>& out, const Program& program, const Framewo
   out.push_back({MemoryKind::workspace, padding * score_copies(program, framework) + more, node->index, end});
 }
 
-/// Where the forward of `id`, a node of the backward, was computed last.
-NodeId last_forward(const Graph& graph, NodeId id) {
-  const NodeId first = graph.node(id).forward;
-  NodeId out = first;
-  for (NodeId n = first; n < id; ++n.index)
-    if (graph.node(n).is_recomputed && graph.node(n).forward == first) out = n;
-  return out;
-}
-
 /// How many parts `loop` of `node` is cut into.
 double parts_of(const Graph& graph, const Node& node, int loop) {
   if (!node.strategy) return 1;
@@ -249,10 +240,13 @@ std::vector<Besides> held_besides(const Program& program, const Framework& frame
                                   double routing_imbalance) {
   std::vector<Besides> out;
   const Graph& graph = program.graph;
+  std::map<NodeId, NodeId> again;  // by node of the forward, where it was computed again last
   for (NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
     if (!is_backward(node.phase) || !node.forward.is_valid()) continue;
-    const int begin = last_forward(graph, id).index;
+    const auto last = again.find(node.forward);
+    const int begin = last == again.end() ? node.forward.index : last->second.index;
+    if (node.is_recomputed) again[node.forward] = id;
     const auto add = [&](MemoryKind kind, double bytes) { out.push_back({kind, bytes, begin, id.index}); };
     if (framework.mask_bytes > 0 && node.attributes.find("seed"))
       add(MemoryKind::workspace, framework.mask_bytes * elements(graph, node.results[0]));
