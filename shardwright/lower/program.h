@@ -76,6 +76,8 @@ struct Program {
   std::vector<PartValue> parts = {};  // of the further ones; what all share is not among them
   Lanes lanes = {};
   bool keeps_sends = false;  // what the backward sends stays in its slot until it is taken
+  /// By owner: what is computed again as a whole, so that nothing that it makes inside is kept. Empty: none is.
+  std::vector<bool> is_repeated = {};
 
   int batch_parts() const { return micro_batches * interleave; }
   /// `v`, of part 0, as `part` has it: the same where all share it.

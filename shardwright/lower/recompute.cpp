@@ -320,4 +320,19 @@ Graph with_recompute(const Graph& graph, const Recompute& recompute, Redistribut
   return Recomputation(graph, decision).run();
 }
 
+std::vector<bool> repeated_owners(const Graph& graph, const Recompute& recompute) {
+  std::vector<bool> out;
+  const auto mark = [&](const std::vector<NodeId>& nodes, bool is_repeated) {
+    out.resize(graph.nodes.size());
+    for (NodeId id : nodes)
+      if (const NodeId owner = graph.node(id).owner; owner.is_valid()) out[at(owner.index)] = is_repeated;
+  };
+  for (const RecomputeRegion& region : regions_of(graph, recompute)) {
+    if (region.is_selective) continue;
+    mark(region.nodes, true);
+    mark(region.kept, false);
+  }
+  return out;
+}
+
 }  // namespace shardwright

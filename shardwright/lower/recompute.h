@@ -31,4 +31,7 @@ namespace shardwright {
 /// Cost: O(nodes) beside the regions'.
 Graph with_recompute(const Graph& graph, const Recompute& recompute, Redistributor& redistributor);
 
+/// By owner the operators of regions of which nothing but what they read is kept. Empty: there are none.
+std::vector<bool> repeated_owners(const Graph& graph, const Recompute& recompute);
+
 }  // namespace shardwright

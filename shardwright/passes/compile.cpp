@@ -30,7 +30,11 @@ Program compile(PlannedGraph planned, const Cluster& cluster, const CompileOptio
   const std::int64_t order =
       options.order ? *options.order : sequence_order({&alone, 1}, OutputsOfTokens::read_as_they_lie);
   if (!planned.offload.operators.empty()) graph = with_hosted(std::move(graph), planned.offload);
-  if (planned.recompute.is_on()) graph = with_recompute(graph, planned.recompute, redistributor);
+  std::vector<bool> is_repeated;
+  if (planned.recompute.is_on()) {
+    is_repeated = repeated_owners(graph, planned.recompute);
+    graph = with_recompute(graph, planned.recompute, redistributor);
+  }
   if (planned.overlap_tensor) graph = with_cut_products(graph);
   Program program = lower(graph, redistributor, order);
   if (planned.micro_batches.splits_backward) program.graph = with_split_backward(std::move(program.graph));
@@ -38,6 +42,7 @@ Program compile(PlannedGraph planned, const Cluster& cluster, const CompileOptio
   program.interleave = planned.micro_batches.interleave;
   program.lanes = planned.micro_batches.lanes;
   program.keeps_sends = planned.micro_batches.keeps_sends;
+  program.is_repeated = std::move(is_repeated);
   return optimize(std::move(program),
                   {redistributor, options.formats, planned.comm_fusion, planned.offload, &cluster},
                   {.after = options.after, .verifies = options.verifies});

@@ -234,19 +234,44 @@ OfStage of_stage(const Pipeline& pipeline, int stage, const Framework& framework
   return out;
 }
 
+/// What the backward computed again, up to a node.
+class Again {
+ public:
+  void add(NodeId forward, NodeId id) {
+    last_[forward] = id;
+    latest_ = id;
+  }
+
+  /// From where on `node`, which is `id`, finds what its forward made: from where that, or in its region anything, was computed
+  /// again last.
+  NodeId held_from(const Program& program, const Node& node, NodeId id) const {
+    if (const auto last = last_.find(node.forward); last != last_.end()) return last->second;
+    const bool is_repeated =
+        node.owner.is_valid() && !program.is_repeated.empty() && program.is_repeated[at(node.owner.index)];
+    if (!is_repeated) return node.forward;
+    return latest_.is_valid() ? latest_ : id;
+  }
+
+ private:
+  std::map<NodeId, NodeId> last_;  // by node of the forward
+  NodeId latest_;
+};
+
 }  // namespace
 
 std::vector<Besides> held_besides(const Program& program, const Framework& framework,
                                   double routing_imbalance) {
   std::vector<Besides> out;
   const Graph& graph = program.graph;
-  std::map<NodeId, NodeId> again;  // by node of the forward, where it was computed again last
+  Again again;
   for (NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
     if (!is_backward(node.phase) || !node.forward.is_valid()) continue;
-    const auto last = again.find(node.forward);
-    const int begin = last == again.end() ? node.forward.index : last->second.index;
-    if (node.is_recomputed) again[node.forward] = id;
+    if (node.is_recomputed) {
+      again.add(node.forward, id);
+      continue;
+    }
+    const int begin = again.held_from(program, node, id).index;
     const auto add = [&](MemoryKind kind, double bytes) { out.push_back({kind, bytes, begin, id.index}); };
     if (framework.mask_bytes > 0 && node.attributes.find("seed"))
       add(MemoryKind::workspace, framework.mask_bytes * elements(graph, node.results[0]));

@@ -147,6 +147,50 @@ TEST(Frameworks, keep_what_experts_make_of_their_rows) {
   }
 }
 
+/// A layer that is computed again keeps its input alone; what its experts make of rows is there for one layer at a time.
+TEST(Frameworks, keep_of_rows_those_of_one_layer_where_layers_are_computed_again) {
+  const auto held = [](int layers, int ffn, const std::string& recompute, const std::string& framework) {
+    const Json stage = stage_of(document_of(fmt::format(
+        "estimate moe:layers={},hidden=64,heads=4,kv_heads=4,ffn={},vocab=64,seq=32,experts=8,top_k=2,"
+        "activation=swiglu --cluster a100-80g:4 --precision bf16 --optimizer adamw --framework {} --set "
+        "dp=4,global_batch=8,micro_batch=2,{} --json",
+        layers, ffn, framework, recompute)));
+    return bytes_of(stage, {"activations"});
+  };
+  const double rows = 2 * 32 * 2, bytes = 2, features = 256, products = 3;
+  for (const std::string recompute : {"recompute=full", "recompute=layers"})
+    for (const int layers : {1, 4}) {
+      const auto more = [&](const std::string& framework) {
+        return held(layers, 512, recompute, framework) - held(layers, 256, recompute, framework);
+      };
+      EXPECT_LE(more("megatron-lm"), rows * products * features * bytes) << recompute << " " << layers;
+      EXPECT_EQ(more("ours"), 0) << recompute;
+    }
+  const auto more = [&](const std::string& recompute) {
+    return held(4, 512, recompute, "megatron-lm") - held(4, 256, recompute, "megatron-lm");
+  };
+  EXPECT_EQ(more("recompute=selected"), 4 * rows * products * features * bytes);
+  EXPECT_GT(more("recompute=full"), 0);
+}
+
+TEST(Frameworks, keep_masks_of_one_layer_where_layers_are_computed_again) {
+  const auto masks = [](int layers, const std::string& recompute) {
+    const auto workspace = [&](double dropout) {
+      const Json document =
+          document_of(fmt::format("estimate gpt:layers={},hidden=64,heads=4,vocab=64,seq=32,dropout={} "
+                                  "--cluster a100-80g:4 --precision bf16 "
+                                  "--optimizer adamw --framework megatron-lm --set "
+                                  "dp=4,global_batch=8,micro_batch=2,recompute={} --json",
+                                  layers, dropout, recompute));
+      return bytes_of(stage_of(document), {"activations", "workspace"});
+    };
+    return workspace(0.1) - workspace(0);
+  };
+  const double mask = 2 * 32 * 64;
+  EXPECT_EQ(masks(6, "none") - masks(3, "none"), 3 * 2 * mask);
+  EXPECT_LE(masks(6, "full") - masks(3, "full"), 0);
+}
+
 TEST(Frameworks, keep_the_rows_of_the_busiest_device) {
   const auto activations = [](int ffn, const std::string& more) {
     return stage_of(document_of(fmt::format(
