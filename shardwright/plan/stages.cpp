@@ -8,6 +8,7 @@
 #include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/batch.h"
+#include "shardwright/plan/sums_of_stages.h"
 
 namespace shardwright {
 namespace {
@@ -97,7 +98,7 @@ class Assignment {
     if (is_accumulation(graph_, node)) return stage(node.operands[1]);
     if (node.forward.is_valid() && stages_[at(node.forward.index)] != everywhere)
       return stages_[at(node.forward.index)];
-    // What one stage contributes several times is summed before it is sent.
+    // What one stage contributes several times is summed before it is sent (plan/sums_of_stages.h).
     const bool is_of_one = std::all_of(node.operands.begin(), node.operands.end(),
                                        [&](ValueId v) { return stage(v) == stage(node.operands.front()); });
     if (is_of_one && stage(node.operands.front()) != everywhere) return stage(node.operands.front());
@@ -311,7 +312,11 @@ StagedGraph cut_into_stages(const Graph& graph, const std::vector<int>& stage_of
     out.stages.push_back(std::move(whole.graph));
     return out;
   }
-  return Cutting(whole.graph, Assignment(whole.graph, whole.stages).result(), stages, wanted).run();
+  std::vector<int> stage_of = Assignment(whole.graph, whole.stages).result();
+  Graph summed = with_sums_of_stages(std::move(whole.graph), stage_of);
+  whole.stages.resize(summed.nodes.size());
+  if (summed.nodes.size() > stage_of.size()) stage_of = Assignment(summed, whole.stages).result();
+  return Cutting(summed, std::move(stage_of), stages, wanted).run();
 }
 
 bool makes(const Graph& part, std::string_view name) {

@@ -109,6 +109,7 @@ class Search {
           trials_.attempts() >= most_attempts)
         break;
     }
+    if (!open_.empty() && trials_.does_fit()) prospects_.forecast_other_degrees(*forecasts_, count_);
     prospects_.try_later(later_, *forecasts_);
     bound_ = std::min(bound_, later_.bound());
     if (!trials_.does_fit() && std::isinf(worth_)) is_cut_short_ = prospects_.try_least_memory(*forecasts_);

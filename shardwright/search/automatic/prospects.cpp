@@ -22,6 +22,9 @@ constexpr double near_of_tiny_later = 1.25;
 
 /// Neighbours of the best that are forecast to take no more times as long may be faster.
 constexpr double near_of_neighbours = 1.12;
+/// Of degrees that the search has not come to, so many become forecasts, of so many of each number of micro-batches.
+constexpr std::size_t most_of_degrees = 4;
+constexpr int most_looked_at = 4;
 /// As the best: whose neighbours are looked at, too.
 constexpr double as_fast = 1.005;
 
@@ -56,20 +59,59 @@ std::optional<Evaluation> Prospects::evaluated(const Candidate& c) {
                         c.number);
 }
 
-/// What is among the best, with its stages as they are cut where only the structure is said.
+/// Of what is among the best, the first few.
 void Prospects::try_usual_cut(const Candidate& c, const Evaluation& e) {
   constexpr std::size_t trials = 4;
+  if (usually_cut_.size() < trials && e.estimate.step_seconds() <= of_.misses.near() * of_.trials.seconds())
+    try_usual_cut(c);
+}
+
+/// With its stages as they are cut where only the structure is said.
+void Prospects::try_usual_cut(const Candidate& c) {
   if (stages_of(c.structure) == 1 || repeats_layers(c.structure) || is_late()) return;
-  if (e.estimate.step_seconds() > of_.misses.near() * of_.trials.seconds() || usual_cuts_ == trials) return;
-  ++usual_cuts_;
-  of_.trials.run(*of_.tables.graph(*c.structure.micro_batches), with_structure(of_.request, c.structure),
-                 c.number);
+  if (usually_cut_.insert(c.number).second)
+    of_.trials.run(*of_.tables.graph(*c.structure.micro_batches), with_structure(of_.request, c.structure),
+                   c.number);
 }
 
 bool Prospects::try_best_forecast() {
   if (of_.trials.does_fit()) return true;
   if (Candidate* best = fastest_untried(all_, &Forecast::seconds)) try_one(*best);
   return of_.trials.does_fit();
+}
+
+void Prospects::forecast_other_degrees(Candidates& forecasts, std::size_t structures) {
+  std::map<Degrees, std::vector<std::size_t>> open;
+  std::set<Degrees> seen;
+  for (std::size_t i = 0; i < structures; ++i) {
+    const Tried& look = of_.record[i];
+    const Constraints& s = look.structure;
+    if (look.by != KnownBy::bound) seen.insert(s.degrees);
+    if (look.fate == Fate::open && look.by == KnownBy::bound && may_be_best(look.least_seconds) &&
+        !schedule_of(s).splits_backward)
+      open[s.degrees].push_back(i);
+  }
+  for (auto& [degrees, numbers] : open)
+    if (!seen.contains(degrees) && !is_late()) forecast_some(forecasts, std::move(numbers));
+}
+
+/// Those of which it is sure that they take least, of the likeliest few of each number of micro-batches.
+void Prospects::forecast_some(Candidates& forecasts, std::vector<std::size_t> numbers) {
+  std::ranges::stable_sort(numbers, {}, [&](std::size_t i) { return of_.record[i].least_seconds; });
+  std::map<int, int> looks;  // by micro-batches
+  std::vector<std::pair<double, std::size_t>> sure;
+  for (std::size_t i : numbers) {
+    const Constraints& s = of_.record[i].structure;
+    if (looks[*s.micro_batches] >= most_looked_at || is_late()) continue;
+    const auto least = forecasts.at_least(s);
+    if (!least || !least->fits || forecasts.is_needless(s)) continue;
+    ++looks[*s.micro_batches];
+    const auto seconds = forecasts.sure_seconds(s);
+    if (seconds && may_be_best(*seconds)) sure.emplace_back(*seconds, i);
+  }
+  std::ranges::stable_sort(sure, {}, &std::pair<double, std::size_t>::first);
+  sure.resize(std::min(sure.size(), most_of_degrees));
+  for (const auto& [seconds, i] : sure) add_forecast(i, of_.record[i].least_seconds, forecasts);
 }
 
 void Prospects::try_later(Later& later, Candidates& forecasts) {
@@ -96,6 +138,8 @@ void Prospects::try_further(Candidates& forecasts, std::size_t structures) {
   try_hopeful();
   try_near();
   try_neighbours(forecasts, structures);
+  const auto best = std::ranges::find(all_, of_.trials.best_number(), &Candidate::number);
+  if (of_.trials.does_fit() && best != all_.end()) try_usual_cut(*best);
 }
 
 /// Forecasts of transfers that are waited for may be too high: what may be faster all the same.

@@ -39,6 +39,9 @@ class Prospects {
   bool try_one(Candidate& c);
   /// If no program fits yet, that of what was forecast to be the fastest so far. Returns whether one does.
   bool try_best_forecast();
+  /// When a search ends before all that bounds leave open: a few of the degrees that it has not come to. Bounds know of tensor
+  /// parallelism's transfers alone, so that on slow networks what waits for replicas comes first.
+  void forecast_other_degrees(Candidates& forecasts, std::size_t structures);
   /// When all others have been tried.
   void try_later(Later& later, Candidates& forecasts);
   /// What may be faster than its forecast.
@@ -47,7 +50,7 @@ class Prospects {
   bool try_least_memory(Candidates& forecasts);
 
   /// Programs that count as one, and those that did not fit.
-  std::size_t usual_cuts() const { return usual_cuts_; }
+  std::size_t usual_cuts() const { return usually_cut_.size(); }
   std::size_t unfit() const { return unfit_; }
 
  private:
@@ -57,18 +60,22 @@ class Prospects {
   }
   std::optional<Evaluation> evaluated(const Candidate& c);
   void try_usual_cut(const Candidate& c, const Evaluation& e);
+  void try_usual_cut(const Candidate& c);
   void try_hopeful();
   void try_near();
   void try_neighbours(Candidates& forecasts, std::size_t structures);
   std::optional<std::size_t> fastest_but(const std::set<std::size_t>& done) const;
   void forecast_neighbours(const Constraints& best, Candidates& forecasts, std::size_t structures);
   void add_other_chunks(const Constraints& best, Candidates& forecasts);
+  bool may_be_best(double seconds) const { return seconds < std::min(of_.worth, of_.trials.seconds()); }
+  void forecast_some(Candidates& forecasts, std::vector<std::size_t> numbers);
   void add_forecast(std::size_t number, double least_seconds, Candidates& forecasts);
   Candidate* likeliest(double seconds, const std::function<bool(const Candidate&)>& may_be);
 
   Of of_;
   std::vector<Candidate> all_;
-  std::size_t usual_cuts_ = 0, unfit_ = 0;
+  std::set<std::size_t> usually_cut_;  // numbers of structures
+  std::size_t unfit_ = 0;
 };
 
 /// By as many layers that are computed again, or by other stages.
