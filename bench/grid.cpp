@@ -265,9 +265,10 @@ class Grid {
     Candidates candidates(tables, bounds, *request_.cluster, auto_.cap_bytes);
     for (const Made& m : made_)
       if (const auto c = candidates.forecast(m.structure))
-        fmt::print("  {}: {:.4g} s and {:.2f} GB, forecast {:.3f} and {:.3f} of it\n",
+        fmt::print("  {}: {:.4g} s and {:.2f} GB, forecast {:.3f}, hopefully {:.3f}, and {:.3f} of it\n",
                    structure_text(m.structure), m.seconds(), m.bytes() * 1e-9,
-                   c->forecast.seconds / m.seconds(), c->forecast.bytes / m.bytes());
+                   c->forecast.seconds / m.seconds(), c->forecast.hopeful_seconds / m.seconds(),
+                   c->forecast.bytes / m.bytes());
   }
 
   /// The command that shows the better one, and what auto knew of it.

@@ -74,6 +74,29 @@ TEST(Stages, a_tied_weight_crosses_once_a_step_and_its_gradient_back) {
   EXPECT_EQ(gradients, 1);
 }
 
+/// The norm of all gradients takes one scalar of each stage, however many parameters it has, and one goes back to each.
+TEST(Stages, send_one_sum_of_their_squares) {
+  for (const OptimizerChoice& optimizer : {OptimizerChoice{.name = "adamw", .clip_norm = 1},
+                                           {.name = "sgd", .loss_scale = dynamic_loss_scale()}}) {
+    const Model model = train_model("gpt:layers=3,hidden=8,heads=2,vocab=12,seq=4,batch=2,tied=0", optimizer);
+    const auto parts = cut_into_stages(
+        model.graph, stages_by_name(model.graph, {{"layers.0", 0}, {"layers.1", 1}, {"layers.2", 2}}, 3), 3,
+        2);
+    std::map<std::pair<int, int>, int> scalars;  // of the update, by where they go
+    for (const Crossing& c : parts.crossings) {
+      const Graph& to = parts.stages[at(c.to)];
+      const Value& received = to.value(to.find(c.receive));
+      if (to.node(received.producer).phase == Phase::update && received.type.shape.empty())
+        ++scalars[{c.from, c.to}];
+    }
+    EXPECT_EQ((scalars[{1, 0}]), 1);
+    EXPECT_LE((scalars[{2, 0}]), 2);  // the stage of the loss has its scale
+    EXPECT_LE((scalars[{0, 1}]), 3);  // the factor, whether gradients are finite, the count of steps
+    EXPECT_LE((scalars[{0, 2}]), 3);
+    for (const Graph& stage : parts.stages) verify(stage);
+  }
+}
+
 TEST(Stages, every_stage_counts_its_own_steps_and_reads_its_own_inputs) {
   const Model model = train_model("ffn:widths=8-8-8-8,batch=4", {"adam", {{"rate", 0.1}}});
   const auto parts = cut_into_stages(

@@ -465,6 +465,51 @@ TEST(WholePlan, is_no_slower_where_nodes_are_far_apart) {
   EXPECT_GT(*plan.lower_bound_seconds, found / 2);
 }
 
+/// Bounds know of tensor parallelism's transfers alone: where the network is slow, what waits for replicas comes first, and a
+/// search has done its trials before it comes to stages.
+TEST(WholePlan, is_no_slower_where_replicas_are_waited_for) {
+  const StepOf step = step_of("pangualpha-2.6b:batch=1024", *precision_called("fp16"));
+  PlanRequest request = request_for("v100-32g:64");
+  LinkLevel& network = request.cluster->links.back();
+  network.bytes_per_second /= 20, network.latency_seconds *= 10, network.start_seconds *= 10;
+  const double found = judged(step, make_plan(step, request), request).estimate.step_seconds();
+  const auto other = judged(step,
+                            Constraints{.degrees = {{"dp", 32}, {"pp", 2}},
+                                        .micro_batches = 16,
+                                        .zero = 1,
+                                        .schedule = schedule_called("zb-v")},
+                            request);
+  ASSERT_TRUE(other);
+  EXPECT_LE(found, 1.01 * other->estimate.step_seconds());
+}
+
+/// The stages that a structure has where nothing else is said are tried, too, and so are other numbers of chunks of what is not
+/// the best with those that are searched.
+TEST(WholePlan, is_no_slower_than_its_structure_as_it_is_cut) {
+  const auto ratio = [](const std::string& model, const std::string& precision, const std::string& cluster,
+                        const std::string& framework, const Constraints& s) {
+    const StepOf step = step_of(model, *precision_called(precision));
+    PlanRequest request = request_for(cluster);
+    if (!framework.empty()) request.constraints.framework = framework;
+    const auto other = judged(step, s, request);
+    return judged(step, make_plan(step, request), request).estimate.step_seconds() /
+           other.value().estimate.step_seconds();
+  };
+  EXPECT_LE(
+      ratio("gpt:layers=8,hidden=2048,heads=32,vocab=8192,seq=1024,batch=128", "bf16", "ascend910b:512", "",
+            {.degrees = {{"dp", 64}, {"pp", 8}},
+             .micro_batches = 2,
+             .zero = 1,
+             .schedule = schedule_called("zero-bubble")}),
+      1.002);
+  EXPECT_LE(ratio("llama:layers=60,hidden=2048,heads=16,kv_heads=4,ffn=6144,vocab=8192,seq=512,batch=2048",
+                  "f32", "ascend910b:1024", "megatron",
+                  {.degrees = {{"dp", 256}, {"pp", 4}},
+                   .micro_batches = 4,
+                   .schedule = schedule_called("interleaved:8")}),
+            1.002);
+}
+
 /// Few programs turn out not to fit, so that the search does not end with the first that does.
 TEST(WholePlan, forecasts_the_memory_of_the_framework) {
   const StepOf step = step_of("llama:layers=16,hidden=2048,heads=16,ffn=5504,vocab=32000,seq=2048,batch=64",

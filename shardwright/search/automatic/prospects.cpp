@@ -104,7 +104,7 @@ void Prospects::forecast_some(Candidates& forecasts, std::vector<std::size_t> nu
     const Constraints& s = of_.record[i].structure;
     if (looks[*s.micro_batches] >= most_looked_at || is_late()) continue;
     const auto least = forecasts.at_least(s);
-    if (!least || !least->fits || forecasts.is_needless(s)) continue;
+    if (!least || !least->fits || !may_be_best(least->seconds) || forecasts.is_needless(s)) continue;
     ++looks[*s.micro_batches];
     const auto seconds = forecasts.sure_seconds(s);
     if (seconds && may_be_best(*seconds)) sure.emplace_back(*seconds, i);
@@ -136,6 +136,7 @@ void Prospects::try_later(Later& later, Candidates& forecasts) {
 
 void Prospects::try_further(Candidates& forecasts, std::size_t structures) {
   try_hopeful();
+  add_chunks_of_programs(forecasts);
   try_near();
   try_neighbours(forecasts, structures);
   const auto best = std::ranges::find(all_, of_.trials.best_number(), &Candidate::number);
@@ -210,6 +211,22 @@ void Prospects::forecast_neighbours(const Constraints& best, Candidates& forecas
     if (is_open && look.least_seconds <= of_.trials.seconds() && are_neighbours(best, look.structure))
       add_forecast(i, look.least_seconds, forecasts);
   }
+}
+
+/// Of the fastest few, none far behind the best.
+void Prospects::add_chunks_of_programs(Candidates& forecasts) {
+  constexpr std::size_t most = 3;
+  std::vector<std::pair<double, std::size_t>> programs;
+  for (const Candidate& c : all_) {
+    const Tried& t = of_.record[c.number];
+    if (t.by == KnownBy::program && t.fate != Fate::misfit &&
+        t.seconds < near_of_neighbours * of_.trials.seconds())
+      programs.emplace_back(t.seconds, c.number);
+  }
+  std::ranges::sort(programs);
+  programs.resize(std::min(programs.size(), most));
+  for (const auto& [seconds, number] : programs)
+    if (!is_late()) add_other_chunks(Constraints(of_.record[number].structure), forecasts);
 }
 
 /// Schedules with other numbers of chunks than all structures are tried with.

@@ -66,6 +66,7 @@ class Prospects {
   void try_neighbours(Candidates& forecasts, std::size_t structures);
   std::optional<std::size_t> fastest_but(const std::set<std::size_t>& done) const;
   void forecast_neighbours(const Constraints& best, Candidates& forecasts, std::size_t structures);
+  void add_chunks_of_programs(Candidates& forecasts);
   void add_other_chunks(const Constraints& best, Candidates& forecasts);
   bool may_be_best(double seconds) const { return seconds < std::min(of_.worth, of_.trials.seconds()); }
   void forecast_some(Candidates& forecasts, std::vector<std::size_t> numbers);
