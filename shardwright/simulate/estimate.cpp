@@ -184,15 +184,17 @@ class GroupFigures {
       }
       out_.communication_seconds += seconds;
       const Graph& graph = prices.graph();
-      const Phase phase = graph.node(graph.value(graph.node(transfer.node).operands.front()).producer).phase;
+      const Node& node = graph.node(transfer.node);
+      const bool is_of_update = node.phase == Phase::update;
+      const Phase phase =
+          is_of_update ? graph.node(graph.value(node.operands.front()).producer).phase : node.phase;
       out_.phase_communication_seconds[phase] += seconds;
-      if (graph.node(transfer.node).phase == Phase::update && phase != Phase::update)
-        late_seconds_[phase] += seconds;
+      if (is_of_update && phase != Phase::update) late_seconds_[phase] += seconds;
       for (int n = 0; n < static_cast<int>(transfer.parts.size()); ++n) {
-        const Node& node = prices.graph().node({transfer.node.index + n});
-        if (!is_transfer(node)) continue;
-        out_.bytes_communicated += times[t] * prices.redistribution(node).bytes;
-        out_.collectives[std::string(name_of(*node.op->step))] += times[t];
+        const Node& part = graph.node({transfer.node.index + n});
+        if (!is_transfer(part)) continue;
+        out_.bytes_communicated += times[t] * prices.redistribution(part).bytes;
+        out_.collectives[std::string(name_of(*part.op->step))] += times[t];
       }
     }
   }

@@ -30,9 +30,10 @@ struct Estimate {
   double exposed_communication_seconds = 0;  // of these, what compute waits for
   double bubble_seconds = 0;                 // of a pipeline: its last stage to end waits for others
   OfPhases<double> phase_seconds;  // of a micro-batch forward and backward, and the update; one stage's
-  OfPhases<double> phase_compute_seconds;        // of these, what is no waiting
-  OfPhases<double> phase_communication_seconds;  // of a step: transfers, by who makes what they move
-  double repeated_peak_seconds = 0;              // the same for what is computed again
+  OfPhases<double> phase_compute_seconds;  // of these, what is no waiting
+  /// Of a step: transfers, by where they are; those of the update by who makes what they move.
+  OfPhases<double> phase_communication_seconds;
+  double repeated_peak_seconds = 0;  // the same for what is computed again
   double peak_seconds = 0;  // that all devices together at their peak take for the products, none done again
   std::int64_t parameter_bytes = 0;  // per device
   std::int64_t state_bytes = 0;

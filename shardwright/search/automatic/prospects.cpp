@@ -17,8 +17,11 @@ constexpr int most_times_too_large = 4;
 /// A schedule of which a program takes so many times as long is not tried again.
 constexpr double far_of_later = 1.08;
 
-/// What cuts backwards of tiny networks takes as many times less than its forecast.
-constexpr double near_of_tiny_later = 1.25;
+/// What cuts backwards of tiny networks takes as many times less than its forecast, and what neighbours of their best do.
+constexpr double near_of_tiny_later = 1.45;
+
+/// And so many of each schedule are tried: their forecasts say little of which is the fastest.
+constexpr int most_later_of_tiny = 6;
 
 /// Neighbours of the best that are forecast to take no more times as long may be faster.
 constexpr double near_of_neighbours = 1.12;
@@ -74,6 +77,23 @@ void Prospects::try_usual_cut(const Candidate& c) {
                    c.number);
 }
 
+/// Of the fastest that have not been cut so, at the end.
+void Prospects::try_usual_cuts() {
+  constexpr int trials = 3;
+  for (int i = 0; i < trials && of_.trials.does_fit() && !is_late(); ++i) {
+    const Candidate* next = nullptr;
+    double seconds = of_.misses.near() * of_.trials.seconds();
+    for (const Candidate& c : all_) {
+      const Tried& t = of_.record[c.number];
+      const bool may_be_cut =
+          stages_of(c.structure) > 1 && !repeats_layers(c.structure) && !usually_cut_.contains(c.number);
+      if (c.is_tried && c.fits && may_be_cut && t.seconds < seconds) next = &c, seconds = t.seconds;
+    }
+    if (!next) return;
+    try_usual_cut(*next);
+  }
+}
+
 bool Prospects::try_best_forecast() {
   if (of_.trials.does_fit()) return true;
   if (Candidate* best = fastest_untried(all_, &Forecast::seconds)) try_one(*best);
@@ -116,6 +136,7 @@ void Prospects::forecast_some(Candidates& forecasts, std::vector<std::size_t> nu
 
 void Prospects::try_later(Later& later, Candidates& forecasts) {
   std::map<Schedule, int> trials;  // of each
+  const int most = of_.others.is_tiny() ? most_later_of_tiny : most_later_of_schedule;
   const double near = of_.others.is_tiny() ? near_of_tiny_later : of_.misses.near();
   const double best = std::min(of_.worth, of_.trials.does_fit() ? of_.trials.seconds() : of_.worth);
   const std::function<bool()> is_late = [this] { return this->is_late(); };
@@ -126,11 +147,11 @@ void Prospects::try_later(Later& later, Candidates& forecasts) {
     const double seconds = likely_seconds(own);
     const bool may_be_best = seconds < of_.worth && (!fits || seconds < near * of_.trials.seconds());
     int& alike = trials[schedule_of(own.structure)];
-    if (!may_be_best || is_late() || alike >= most_later_of_schedule) continue;
+    if (!may_be_best || is_late() || alike >= most) continue;
     ++alike;
     try_one(own);
     const bool is_far = of_.record[own.number].seconds > far_of_later * of_.trials.seconds();
-    if (of_.trials.does_fit() && is_far) alike = most_later_of_schedule;
+    if (of_.trials.does_fit() && is_far) alike = most;
   }
 }
 
@@ -139,8 +160,7 @@ void Prospects::try_further(Candidates& forecasts, std::size_t structures) {
   add_chunks_of_programs(forecasts);
   try_near();
   try_neighbours(forecasts, structures);
-  const auto best = std::ranges::find(all_, of_.trials.best_number(), &Candidate::number);
-  if (of_.trials.does_fit() && best != all_.end()) try_usual_cut(*best);
+  try_usual_cuts();
 }
 
 /// Forecasts of transfers that are waited for may be too high: what may be faster all the same.
@@ -172,6 +192,7 @@ void Prospects::try_near() {
 /// for as long as that makes it better.
 void Prospects::try_neighbours(Candidates& forecasts, std::size_t structures) {
   int trials = of_.others.is_tiny() ? 16 : of_.others.is_small() ? 8 : 4;
+  const double near = of_.others.is_tiny() ? near_of_tiny_later : near_of_neighbours;
   std::set<std::size_t> done;
   while (const auto from = fastest_but(done)) {
     done.insert(*from);
@@ -179,8 +200,8 @@ void Prospects::try_neighbours(Candidates& forecasts, std::size_t structures) {
     const double seconds = of_.trials.seconds();
     forecast_neighbours(start, forecasts, structures);
     while (of_.trials.seconds() >= seconds) {
-      Candidate* next = likeliest(near_of_neighbours * seconds,
-                                  [&](const Candidate& c) { return are_neighbours(start, c.structure); });
+      Candidate* next =
+          likeliest(near * seconds, [&](const Candidate& c) { return are_neighbours(start, c.structure); });
       if (!next) break;
       if (trials-- == 0 || is_late()) return;
       try_one(*next);

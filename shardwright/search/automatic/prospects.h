@@ -61,6 +61,7 @@ class Prospects {
   std::optional<Evaluation> evaluated(const Candidate& c);
   void try_usual_cut(const Candidate& c, const Evaluation& e);
   void try_usual_cut(const Candidate& c);
+  void try_usual_cuts();
   void try_hopeful();
   void try_near();
   void try_neighbours(Candidates& forecasts, std::size_t structures);

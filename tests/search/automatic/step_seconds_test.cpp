@@ -76,6 +76,25 @@ TEST(StepSeconds, are_those_of_the_program_where_gradients_take_most) {
   }
 }
 
+/// Weights are gathered for the forward and again for the backward: both were counted with the forward, which does not hide them.
+TEST(StepSeconds, are_those_of_the_program_where_weights_are_gathered) {
+  const StepOf step = [](int micro_batches) {
+    Model m = build_model(
+        "gpt:layers=12,hidden=2048,heads=32,vocab=8192,seq=1024",
+        {.global_batch = 256, .precision = *precision_called("bf16"), .micro_batches = micro_batches});
+    add_train_step(m.graph, m.loss, {.name = "adamw"});
+    return std::move(m.graph);
+  };
+  const PlanRequest request = request_for(cluster_called("a100-80g:64"), 64);
+  for (const char* words : {"dp=64,tp=1,pp=1,micro_batches=1,zero=3",
+                            "dp=32,tp=2,pp=1,micro_batches=1,zero=3,sequence_parallel=1"}) {
+    SCOPED_TRACE(words);
+    const auto [forecast, program] = beside(request, step, words);
+    EXPECT_NEAR(forecast.seconds / program.step_seconds(), 1, 0.05);
+    EXPECT_LE(0.99 * forecast.hopeful_seconds, program.step_seconds());
+  }
+}
+
 Graph plain_decoder(int micro_batches) {
   Model m = build_model(
       "llama:layers=8,hidden=512,heads=4,ffn=1376,vocab=512,seq=512",
