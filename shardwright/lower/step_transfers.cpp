@@ -65,10 +65,25 @@ std::optional<PreparedTransfer> TransfersOfRanks::of_crossing(int crossing, int 
   return out;
 }
 
+namespace {
+
+/// Every element of the result is taken from where it is put.
+bool keeps_all(const Transfer& t) {
+  std::int64_t kept = 0;
+  for (const Piece& piece : t.pieces) {
+    if (piece.from_offset != piece.to_offset) return false;
+    kept += element_count(piece.extent);
+  }
+  return kept == element_count(t.to_shape);
+}
+
+}  // namespace
+
 bool is_there(const PreparedTransfer& step, const Program& program) {
   const Part& part = step.parts.front();
+  const Transfer& t = *part.transfer;
   return !step.moves_between_ranks() && program.offset(part.from) == program.offset(part.to) &&
-         part.transfer->from_shape == part.transfer->to_shape && !part.transfer->clears;
+         t.from_shape == t.to_shape && !t.clears && keeps_all(t);
 }
 
 }  // namespace shardwright

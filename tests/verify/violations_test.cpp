@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "shardwright/base/error.h"
+#include "shardwright/base/index.h"
 #include "shardwright/verify/verify.h"
 #include "tests/support/changed_transfer.h"
 #include "tests/support/program.h"
@@ -295,6 +296,20 @@ output %s
   EXPECT_EQ(
       found(p),
       "rank 1: all_gather %g over a.b f32[2] of ranks 0,1,2,3: %g takes an addend of rank 2 for its own");
+}
+
+/// In the same place, and of the same shape, but another part of the tensor: such a step was left out as if nothing were to do.
+TEST(Violations, a_mask_of_what_lies_otherwise_in_place) {
+  Program p = program_of(R"(
+mesh [a=2, b=2]
+%x = input f32[2] as [4] [a]
+%p = mask %x over a : f32[2] as [4] [b] sum(a)
+%s = all_reduce.sum %p over a : f32[2] as [4] [b]
+output %s
+)");
+  const auto number = [&](const char* name) -> int& { return p.buffer_of[at(p.graph.find(name).index)]; };
+  number("p") = number("x");
+  EXPECT_NE(found(p).find("%p takes 0 elements of 2"), std::string::npos) << found(p);
 }
 
 TEST(Violations, a_sum_that_lies_otherwise_than_its_addends) {
