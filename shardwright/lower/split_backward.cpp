@@ -11,12 +11,14 @@ namespace shardwright {
 namespace {
 
 /// By node: it leads to what another stage waits for. A gradient that goes from micro-batch to micro-batch is sent in the
-/// update.
+/// update, and so is what hangs on all gradients, such as their norm.
 std::vector<bool> awaited(const Graph& graph) {
   std::vector<bool> is_kept(graph.values.size(), false), of_nodes(graph.nodes.size(), false);
   for (const Update& u : graph.updates) is_kept[at(u.value.index)] = true;
   for (ValueId v : graph.sends)
-    if (!is_kept[at(v.index)]) of_nodes[at(graph.value(v).producer.index)] = true;
+    if (const NodeId made = graph.value(v).producer;
+        !is_kept[at(v.index)] && graph.node(made).phase != Phase::update)
+      of_nodes[at(made.index)] = true;
   for (NodeId id{static_cast<int>(graph.nodes.size()) - 1}; id.is_valid(); --id.index)
     if (of_nodes[at(id.index)])
       for (ValueId v : graph.node(id).operands) of_nodes[at(graph.value(v).producer.index)] = true;

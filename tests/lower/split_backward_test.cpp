@@ -14,9 +14,11 @@ namespace shardwright {
 namespace {
 
 /// The stages of a chain of products and biases.
-Pipeline chain(int stages, const std::string& schedule) {
+Pipeline chain(int stages, const std::string& schedule, double clip_norm = 0) {
   Model m = build_model("ffn:batch=8,widths=6-6-6-6-6", {.global_batch = {}, .loss = "", .micro_batches = 4});
-  add_train_step(m.graph, m.loss, {"sgd", {{"rate", 0.01}}});
+  OptimizerChoice optimizer{"sgd", {{"rate", 0.01}}};
+  optimizer.clip_norm = clip_norm;
+  add_train_step(m.graph, m.loss, optimizer);
   m.graph.outputs.resize(1);
   return compile_pipeline(
       m.graph,
@@ -42,6 +44,16 @@ TEST(SplitBackward, lets_gradients_of_weights_wait) {
     // Nobody waits for the first stage, of whose input there is no gradient. Of others one for each weight waits.
     EXPECT_EQ(count(after, "matmul", Phase::weights), s == 0 ? 2 * layers - 1 : layers);
     EXPECT_EQ(count(after, "matmul", Phase::backward) + count(after, "matmul", Phase::weights), all);
+  }
+}
+
+/// Their norm hangs on all of them, and is sent, but in the update.
+TEST(SplitBackward, lets_them_wait_where_gradients_are_clipped) {
+  const Pipeline cut = chain(2, "zero-bubble", 0.5);
+  for (int s = 0; s < 2; ++s) {
+    const Graph& graph = cut.stage(s).graph;
+    const int layers = count(graph, "matmul", Phase::forward);
+    EXPECT_EQ(count(graph, "matmul", Phase::weights), s == 0 ? 2 * layers - 1 : layers);
   }
 }
 

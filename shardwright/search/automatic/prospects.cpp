@@ -28,6 +28,8 @@ constexpr double near_of_neighbours = 1.12;
 /// Of degrees that the search has not come to, so many become forecasts, of so many of each number of micro-batches.
 constexpr std::size_t most_of_degrees = 4;
 constexpr int most_looked_at = 4;
+/// Found among as many, of which some do not fit.
+constexpr int most_tries = 32;
 /// As the best: whose neighbours are looked at, too.
 constexpr double as_fast = 1.005;
 
@@ -108,7 +110,7 @@ void Prospects::forecast_other_degrees(Candidates& forecasts, std::size_t struct
     const Constraints& s = look.structure;
     if (look.by != KnownBy::bound) seen.insert(s.degrees);
     if (look.fate == Fate::open && look.by == KnownBy::bound && may_be_best(look.least_seconds) &&
-        !schedule_of(s).splits_backward)
+        (of_.request.constraints.schedule || !schedule_of(s).splits_backward))
       open[s.degrees].push_back(i);
   }
   for (auto& [degrees, numbers] : open)
@@ -118,11 +120,12 @@ void Prospects::forecast_other_degrees(Candidates& forecasts, std::size_t struct
 /// Those of which it is sure that they take least, of the likeliest few of each number of micro-batches.
 void Prospects::forecast_some(Candidates& forecasts, std::vector<std::size_t> numbers) {
   std::ranges::stable_sort(numbers, {}, [&](std::size_t i) { return of_.record[i].least_seconds; });
-  std::map<int, int> looks;  // by micro-batches
+  std::map<int, int> looks, tries;  // by micro-batches
   std::vector<std::pair<double, std::size_t>> sure;
   for (std::size_t i : numbers) {
     const Constraints& s = of_.record[i].structure;
-    if (looks[*s.micro_batches] >= most_looked_at || is_late()) continue;
+    if (looks[*s.micro_batches] >= most_looked_at || ++tries[*s.micro_batches] > most_tries || is_late())
+      continue;
     const auto least = forecasts.at_least(s);
     if (!least || !least->fits || !may_be_best(least->seconds) || forecasts.is_needless(s)) continue;
     ++looks[*s.micro_batches];

@@ -87,7 +87,9 @@ void Trials::try_overlapped(const Graph& graph) {
   if (!attempt(why_, [&] { return judge(std::move(plan), graph, number); })) refuse(number);
 }
 
+/// With other stages it may have become a program.
 void Trials::refuse(std::size_t number) {
+  if (record_[number].by == KnownBy::program) return;
   record_[number].fate = Fate::impossible;
   record_[number].why = why_;
 }
