@@ -242,8 +242,8 @@ class Again {
     latest_ = id;
   }
 
-  /// From where on `node`, which is `id`, finds what its forward made: from where that, or, in what is computed again as a whole, anything, was computed
-  /// again last.
+  /// From where on `node`, which is `id`, finds what its forward made: from where that was computed again last, or anything, if
+  /// its region is computed again as a whole.
   NodeId held_from(const Program& program, const Node& node, NodeId id) const {
     if (const auto last = last_.find(node.forward); last != last_.end()) return last->second;
     const bool is_repeated =

@@ -18,7 +18,7 @@ constexpr int most_times_too_large = 4;
 constexpr double far_of_later = 1.08;
 
 /// What cuts backwards of tiny networks takes as many times less than its forecast, and what neighbours of their best do.
-constexpr double near_of_tiny_later = 1.45;
+constexpr double near_of_tiny = 1.45;
 
 /// And so many of each schedule are tried: their forecasts say little of which is the fastest.
 constexpr int most_later_of_tiny = 6;
@@ -140,7 +140,7 @@ void Prospects::forecast_some(Candidates& forecasts, std::vector<std::size_t> nu
 void Prospects::try_later(Later& later, Candidates& forecasts) {
   std::map<Schedule, int> trials;  // of each
   const int most = of_.others.is_tiny() ? most_later_of_tiny : most_later_of_schedule;
-  const double near = of_.others.is_tiny() ? near_of_tiny_later : of_.misses.near();
+  const double near = of_.others.is_tiny() ? near_of_tiny : of_.misses.near();
   const double best = std::min(of_.worth, of_.trials.does_fit() ? of_.trials.seconds() : of_.worth);
   const std::function<bool()> is_late = [this] { return this->is_late(); };
   for (Candidate& c :
@@ -195,7 +195,7 @@ void Prospects::try_near() {
 /// for as long as that makes it better.
 void Prospects::try_neighbours(Candidates& forecasts, std::size_t structures) {
   int trials = of_.others.is_tiny() ? 16 : of_.others.is_small() ? 8 : 4;
-  const double near = of_.others.is_tiny() ? near_of_tiny_later : near_of_neighbours;
+  const double near = of_.others.is_tiny() ? near_of_tiny : near_of_neighbours;
   std::set<std::size_t> done;
   while (const auto from = fastest_but(done)) {
     done.insert(*from);
