@@ -190,7 +190,7 @@ Explanation Explainer::explain(std::string_view name, std::size_t most) {
 }
 
 std::vector<OperatorShare> Explainer::shares(const StageSeconds& seconds) {
-  const Graph graph = with_recompute(graph_, plan_.settings.recompute, redistributor_);
+  const Graph graph = with_recompute(graph_, regions_of(graph_, plan_.settings.recompute), redistributor_);
   std::vector<OperatorCost> costs = operator_costs(graph, redistributor_, cluster_);
   std::map<std::string, NodeId> nodes, owners;  // what is recomputed stands between the planned ones
   for (NodeId id : graph.node_ids()) nodes[graph.name_of(id)] = id;

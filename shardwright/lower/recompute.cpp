@@ -34,12 +34,12 @@ Layout over_replicas(const Layout& layout, const Mesh& mesh, const Shape& shape)
 /// What the regions say of nodes and values; nothing is changed yet.
 class Decision {
  public:
-  Decision(const Graph& graph, const Recompute& recompute, Redistributor& redistributor)
+  Decision(const Graph& graph, const std::vector<RecomputeRegion>& regions, Redistributor& redistributor)
       : graph_(graph),
         redistributor_(redistributor),
         calls_(graph),
         users_(users_of(graph)),
-        regions_(regions_of(graph, recompute)),
+        regions_(regions),
         region_of_(graph.nodes.size(), -1),
         is_kept_(held_values(graph)),
         layouts_(graph.nodes.size()) {
@@ -176,7 +176,7 @@ class Decision {
   Redistributor& redistributor_;
   Calls calls_;
   Users users_;  // by value
-  std::vector<RecomputeRegion> regions_;
+  const std::vector<RecomputeRegion>& regions_;
   std::vector<int> region_of_;  // by forward node
   std::vector<bool> is_kept_;   // by value
   std::vector<std::optional<NodeLayouts>> layouts_;
@@ -314,20 +314,21 @@ class Recomputation {
 
 }  // namespace
 
-Graph with_recompute(const Graph& graph, const Recompute& recompute, Redistributor& redistributor) {
-  if (!recompute.is_on()) return graph;
-  Decision decision(graph, recompute, redistributor);
+Graph with_recompute(const Graph& graph, const std::vector<RecomputeRegion>& regions,
+                     Redistributor& redistributor) {
+  if (regions.empty()) return graph;
+  Decision decision(graph, regions, redistributor);
   return Recomputation(graph, decision).run();
 }
 
-std::vector<bool> repeated_owners(const Graph& graph, const Recompute& recompute) {
+std::vector<bool> repeated_owners(const Graph& graph, const std::vector<RecomputeRegion>& regions) {
   std::vector<bool> out;
   const auto mark = [&](const std::vector<NodeId>& nodes, bool is_repeated) {
     out.resize(graph.nodes.size());
     for (NodeId id : nodes)
       if (const NodeId owner = graph.node(id).owner; owner.is_valid()) out[at(owner.index)] = is_repeated;
   };
-  for (const RecomputeRegion& region : regions_of(graph, recompute)) {
+  for (const RecomputeRegion& region : regions) {
     if (region.is_selective) continue;
     mark(region.nodes, true);
     mark(region.kept, false);

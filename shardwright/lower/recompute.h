@@ -27,11 +27,12 @@
 
 namespace shardwright {
 
-/// `graph` is complete (plan/complete.h); `redistributor` is made for its meshes.
-/// Cost: O(nodes) beside the regions'.
-Graph with_recompute(const Graph& graph, const Recompute& recompute, Redistributor& redistributor);
+/// `graph` is complete (plan/complete.h), `regions` are its own; `redistributor` is made for its meshes.
+/// Cost: O(nodes).
+Graph with_recompute(const Graph& graph, const std::vector<RecomputeRegion>& regions,
+                     Redistributor& redistributor);
 
 /// By owner the operators of regions of which nothing but what they read is kept. Empty: there are none.
-std::vector<bool> repeated_owners(const Graph& graph, const Recompute& recompute);
+std::vector<bool> repeated_owners(const Graph& graph, const std::vector<RecomputeRegion>& regions);
 
 }  // namespace shardwright

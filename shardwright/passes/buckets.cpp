@@ -15,6 +15,9 @@ namespace {
 
 using Mode = BucketLimit::Mode;
 
+/// So many fill a device: however long starting one takes, of thousands of ranks, it is no larger.
+constexpr std::int64_t buckets_of_memory = 32;
+
 /// Of the k-th bucket from the end in mode auto, the time of moving it over that of starting it.
 double full_at(int k) { return std::min(10.0, 0.5 * std::pow(4.0, std::min(k, 10))); }
 
@@ -165,20 +168,27 @@ class Filler {
     return f;
   }
 
-  static bool fits(const Bucket& bucket, const Bucket& one, Filling filling, double latency,
-                   const BucketLimit& limit) {
+  bool fits(const Bucket& bucket, const Bucket& one, Filling filling, double latency,
+            const BucketLimit& limit) const {
     const Bucket both = joined(bucket, one);
     if (both.ready > both.deadline) return false;
     switch (filling) {
       case Filling::alone: return false;
       case Filling::unlimited: return true;
       case Filling::bytes: return both.bytes <= limit.bytes();
-      case Filling::small: return both.seconds <= latency;
+      case Filling::small: return both.seconds <= latency && both.bytes <= most_held();
       case Filling::worthwhile: break;
     }
     // Where many ranks make starting dear, more than the limit may go together: it takes no longer than starting.
-    const bool is_cheap = both.bytes <= limit.bytes() || both.seconds <= latency;
+    const bool is_cheap =
+        both.bytes <= limit.bytes() || (both.seconds <= latency && both.bytes <= most_held());
     return is_cheap && bucket.seconds < full_at(bucket.behind) * latency;
+  }
+
+  /// Several lie in memory at a time.
+  std::int64_t most_held() const {
+    const std::int64_t bytes = context_.cluster ? context_.cluster->memory_bytes : 0;
+    return bytes > 0 ? bytes / buckets_of_memory : std::numeric_limits<std::int64_t>::max();
   }
 
   void close(Bucket bucket) {

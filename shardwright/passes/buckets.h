@@ -4,7 +4,7 @@
 // mode auto they fill from the end, and the k-th from the end is full when moving it takes 1/2, 2, 8, 10, 10, ... times
 // as long as starting it: the last one, which no backward hides, is the smallest, and beyond 10 there is nothing to
 // save. Gathers of the forward and backward join as long as the latency outweighs their bytes, because they lie
-// gathered in memory before they are used.
+// gathered in memory before they are used. Beyond the limit's bytes no bucket takes more than a thirty-second of a device's memory.
 //
 // Nothing waits for itself: the collectives of a bucket that moves have the same depth (dependences.h).
 #pragma once

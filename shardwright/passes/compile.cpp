@@ -30,11 +30,9 @@ Program compile(PlannedGraph planned, const Cluster& cluster, const CompileOptio
   const std::int64_t order =
       options.order ? *options.order : sequence_order({&alone, 1}, OutputsOfTokens::read_as_they_lie);
   if (!planned.offload.operators.empty()) graph = with_hosted(std::move(graph), planned.offload);
-  std::vector<bool> is_repeated;
-  if (planned.recompute.is_on()) {
-    is_repeated = repeated_owners(graph, planned.recompute);
-    graph = with_recompute(graph, planned.recompute, redistributor);
-  }
+  const std::vector<RecomputeRegion> regions = regions_of(graph, planned.recompute);
+  std::vector<bool> is_repeated = repeated_owners(graph, regions);
+  if (!regions.empty()) graph = with_recompute(graph, regions, redistributor);
   if (planned.overlap_tensor) graph = with_cut_products(graph);
   Program program = lower(graph, redistributor, order);
   if (planned.micro_batches.splits_backward) program.graph = with_split_backward(std::move(program.graph));

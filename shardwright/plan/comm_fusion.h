@@ -2,8 +2,8 @@
 //
 // Per kind of collective one limit, in the words of --comm-fusion:
 //
-//   auto         as many as starting them together pays for, at most 64 MB, or more that move while one starts
-//                (passes/buckets.h)
+//   auto         as many as starting them together pays for, at most 64 MB, or more that move while one starts and
+//                take a thirty-second of a device's memory at most (passes/buckets.h)
 //   none         each on its own
 //   size:MB      in the order in which gradients become ready, until the next would exceed MB; `size:0` is none
 //   index:I,J    gradients 0 to I are one bucket, I+1 to J the next, the rest the last (all_reduce only)

@@ -269,6 +269,7 @@ std::vector<RecomputedModule> by_name(std::vector<RecomputedModule> modules, con
 }
 
 std::vector<RecomputeRegion> regions_of(const Graph& graph, const Recompute& recompute) {
+  if (!recompute.is_on()) return {};
   return Regions(graph, recompute).run();
 }
 

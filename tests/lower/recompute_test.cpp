@@ -44,7 +44,7 @@ Training planned(const std::string& name, const std::string& recompute, PlanRequ
 Graph recomputed(const Training& p) {
   const PlannedGraph planned = completed(apply(p.plan, p.graph).stages[0], p.plan.cluster);
   Redistributor redistributor(planned.graph.meshes.front(), {.even_only = true});
-  return with_recompute(planned.graph, planned.recompute, redistributor);
+  return with_recompute(planned.graph, regions_of(planned.graph, planned.recompute), redistributor);
 }
 
 std::vector<std::string> copies_in(const Graph& graph) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "shardwright/frontend/model.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/graph/verify.h"
 #include "shardwright/passes/compile.h"
@@ -333,6 +334,38 @@ TEST(FuseCollectives, exposes_less_by_itself_than_one_bucket_or_none) {
     const double by_itself = exposed("auto");
     EXPECT_LT(by_itself, 0.8 * exposed("size:64")) << cluster;
     EXPECT_LT(by_itself, 0.8 * exposed("none")) << cluster;
+  }
+}
+
+/// Of the bucket that takes most, of several collectives.
+std::int64_t most_in_a_bucket(const Program& p) {
+  std::int64_t out = 0;
+  for (const Fusion& f : fusions_of(p.graph)) {
+    std::int64_t bytes = 0;
+    if (f.size() < 2 || !is_transfer(p.graph.node(f.begin))) continue;
+    for (NodeId id = f.begin; id < f.end; ++id.index) {
+      const Node& node = p.graph.node(id);
+      bytes += std::max(p.graph.value(node.operands.front()).type.bytes(),
+                        p.graph.value(node.results.front()).type.bytes());
+    }
+    out = std::max(out, bytes);
+  }
+  return out;
+}
+
+/// Of thousands of ranks starting takes as long as moving gigabytes.
+TEST(FuseCollectives, keeps_buckets_small_beside_a_devices_memory) {
+  for (const int zero : {1, 3}) {
+    const auto most = [&](std::int64_t memory) {
+      Cluster c = cluster_called("a100-80g:4096");
+      c.memory_bytes = memory;
+      return most_in_a_bucket(
+          program_of("llama:layers=8,hidden=2048,heads=16,seq=128,batch=4096", "auto",
+                     {.devices = c.devices(), .cluster = c, .constraints = {.zero = zero}}));
+    };
+    EXPECT_GT(most(std::int64_t{80} << 30), std::int64_t{256} << 20) << zero;
+    EXPECT_LE(most(std::int64_t{8} << 30), std::int64_t{256} << 20) << zero;
+    EXPECT_GT(most(std::int64_t{8} << 30), std::int64_t{64} << 20) << zero;
   }
 }
 

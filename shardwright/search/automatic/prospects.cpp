@@ -163,6 +163,7 @@ void Prospects::try_further(Candidates& forecasts, std::size_t structures) {
   add_chunks_of_programs(forecasts);
   try_near();
   try_neighbours(forecasts, structures);
+  try_near();  // what neighbours were forecast, and were not come to
   try_usual_cuts();
 }
 
