@@ -20,6 +20,9 @@ constexpr double far_of_later = 1.08;
 /// What cuts backwards of tiny networks takes as many times less than its forecast, and what neighbours of their best do.
 constexpr double near_of_tiny = 1.45;
 
+/// And that of small networks.
+constexpr double near_of_small = 1.08;
+
 /// And so many of each schedule are tried: their forecasts say little of which is the fastest.
 constexpr int most_later_of_tiny = 6;
 
@@ -30,6 +33,8 @@ constexpr std::size_t most_of_degrees = 4;
 constexpr int most_looked_at = 4;
 /// Found among as many, of which some do not fit.
 constexpr int most_tries = 32;
+/// What takes no more times the memory that there is may fit where its stages are cut otherwise.
+constexpr double nearly_fits = 1.03;
 /// As the best: whose neighbours are looked at, too.
 constexpr double as_fast = 1.005;
 
@@ -47,10 +52,9 @@ bool Prospects::try_one(Candidate& c) {
   c.fits = e->fits();
   of_.misses.learn(c, *e);
   unfit_ += !c.fits;
-  if (c.fits) {
+  if (static_cast<double>(e->estimate.arena_bytes) <= nearly_fits * static_cast<double>(e->cap_bytes))
     try_usual_cut(c, *e);
-    return false;
-  }
+  if (c.fits) return false;
   const std::int64_t before = std::exchange(c.program_bytes, e->estimate.arena_bytes);
   const bool helps = before != c.program_bytes && ++c.times_too_large <= most_times_too_large;
   return may_be_lighter(c.structure) && helps;
@@ -140,7 +144,9 @@ void Prospects::forecast_some(Candidates& forecasts, std::vector<std::size_t> nu
 void Prospects::try_later(Later& later, Candidates& forecasts) {
   std::map<Schedule, int> trials;  // of each
   const int most = of_.others.is_tiny() ? most_later_of_tiny : most_later_of_schedule;
-  const double near = of_.others.is_tiny() ? near_of_tiny : of_.misses.near();
+  const double near = of_.others.is_tiny()    ? near_of_tiny
+                      : of_.others.is_small() ? std::max(near_of_small, of_.misses.near())
+                                              : of_.misses.near();
   const double best = std::min(of_.worth, of_.trials.does_fit() ? of_.trials.seconds() : of_.worth);
   const std::function<bool()> is_late = [this] { return this->is_late(); };
   for (Candidate& c :
@@ -192,24 +198,24 @@ void Prospects::try_near() {
   }
 }
 
-/// What differs in one decision from the best, or from what is as fast as the best with other decisions; the likeliest first,
-/// for as long as that makes it better.
+/// What differs in one decision from the best, or from what is as fast as the best with other decisions; the likeliest of all first.
 void Prospects::try_neighbours(Candidates& forecasts, std::size_t structures) {
   int trials = of_.others.is_tiny() ? 16 : of_.others.is_small() ? 8 : 4;
   const double near = of_.others.is_tiny() ? near_of_tiny : near_of_neighbours;
-  std::set<std::size_t> done;
-  while (const auto from = fastest_but(done)) {
-    done.insert(*from);
-    const Constraints start = of_.record[*from].structure;
-    const double seconds = of_.trials.seconds();
-    forecast_neighbours(start, forecasts, structures);
-    while (of_.trials.seconds() >= seconds) {
-      Candidate* next =
-          likeliest(near * seconds, [&](const Candidate& c) { return are_neighbours(start, c.structure); });
-      if (!next) break;
-      if (trials-- == 0 || is_late()) return;
-      try_one(*next);
+  std::set<std::size_t> starts;
+  while (of_.trials.does_fit() && trials-- > 0 && !is_late()) {
+    while (const auto from = fastest_but(starts)) {
+      starts.insert(*from);
+      forecast_neighbours(Constraints(of_.record[*from].structure), forecasts, structures);
     }
+    Candidate* next = likeliest(near * of_.trials.seconds(), [&](const Candidate& c) {
+      return std::ranges::any_of(starts, [&](std::size_t from) {
+        const Tried& start = of_.record[from];
+        return start.seconds < as_fast * of_.trials.seconds() && are_neighbours(start.structure, c.structure);
+      });
+    });
+    if (!next) return;
+    try_one(*next);
   }
 }
 
