@@ -325,6 +325,14 @@ double step_seconds(StepKind kind, double bytes, const Axes& axes, const Mesh& m
   return collective_seconds(kind, bytes, LinksOfAxes(axes, mesh, cost));
 }
 
+double starting_seconds(StepKind kind, double bytes, const Axes& axes, const Mesh& mesh,
+                        const MeshCost& cost) {
+  const LinksOfAxes links(axes, mesh, cost);
+  double out = collective_seconds(kind, bytes, links);
+  for (const LinkUse& use : link_uses(kind, bytes, links)) out -= use.seconds;
+  return out;
+}
+
 double routed_seconds(const Step& step, const Mesh& mesh, const MeshCost& cost) {
   return collective_seconds(step.kind, bytes_held(step, mesh.count(step.axes)),
                             LinksOfAxes(step, mesh, cost));

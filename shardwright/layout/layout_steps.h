@@ -20,7 +20,10 @@ ExchangeTraffic exchange_traffic(const Mesh& from_mesh, const Layout& from, cons
 
 /// Seconds of a step over `axes` of which a rank holds `bytes`.
 double step_seconds(StepKind kind, double bytes, const Axes& axes, const Mesh& mesh, const MeshCost& cost);
-/// The same of `step`, which has a routing.
+/// Of these what it takes beside moving the bytes: by how many there are the algorithm is chosen.
+double starting_seconds(StepKind kind, double bytes, const Axes& axes, const Mesh& mesh,
+                        const MeshCost& cost);
+/// The same as step_seconds of `step`, which has a routing.
 double routed_seconds(const Step& step, const Mesh& mesh, const MeshCost& cost);
 /// How long `step`, which is neither local nor an exchange, moves its bytes on the links.
 std::vector<LinkUse> step_uses(const Step& step, const Mesh& mesh, const MeshCost& cost);

@@ -114,9 +114,9 @@ std::size_t Redistributor::KeyHash::operator()(const Key& key) const {
   return h * 31 + key.element_bytes;
 }
 
-double Redistributor::latency(const Step& step) const {
+double Redistributor::latency(const Step& step, double bytes) const {
   const std::size_t mesh = at(step.from.mesh);
-  return step_seconds(step.kind, 0, step.axes, meshes_[mesh], costs_[mesh]);
+  return starting_seconds(step.kind, bytes, step.axes, meshes_[mesh], costs_[mesh]);
 }
 
 std::vector<LinkUse> Redistributor::link_uses(const Step& step) const {

@@ -86,8 +86,8 @@ class Redistributor {
   /// One step, whose layouts and routing are those of `step`. The result stays valid likewise.
   const Redistribution& find_routed(const Step& step, const Type& type);
 
-  /// What a step costs however little it moves; steps over the same axes that run as one pay it once.
-  double latency(const Step& step) const;
+  /// What a collective of which a rank holds `bytes` takes beside moving them; those over the same axes that run as one pay it once.
+  double latency(const Step& step, double bytes) const;
   /// How long a step that is not local moves its bytes on the links, innermost first: its seconds but starts and
   /// latencies.
   std::vector<LinkUse> link_uses(const Step& step) const;

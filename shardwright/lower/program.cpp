@@ -51,6 +51,11 @@ Step step_of(const Graph& graph, const Node& node) {
   return step;
 }
 
+std::int64_t bytes_held(const Graph& graph, const Node& node) {
+  return std::max(graph.value(node.operands.front()).type.bytes(),
+                  graph.value(node.results.front()).type.bytes());
+}
+
 const Redistribution& redistribution_of(const Graph& graph, const Node& node, Redistributor& redistributor) {
   const Value& from = graph.value(node.operands.front());
   const Value& to = graph.value(node.results.front());

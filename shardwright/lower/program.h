@@ -110,6 +110,9 @@ struct Program {
 /// The redistribution step that a step node stands for, from its operator, attributes and layouts.
 Step step_of(const Graph& graph, const Node& node);
 
+/// Most bytes that a rank holds of what a step node moves, before or behind it.
+std::int64_t bytes_held(const Graph& graph, const Node& node);
+
 /// The redistribution between the layouts of a step node's operand and result: its price.
 const Redistribution& redistribution_of(const Graph& graph, const Node& node, Redistributor& redistributor);
 

@@ -198,7 +198,7 @@ class Lowering {
 bool is_gathered_again(const Step& step, const Type& type, Redistributor& redistributor) {
   if (std::ranges::any_of(step.to.windows, &Window::goes_round)) return true;
   return step.kind == StepKind::all_gather &&
-         redistributor.find(step.from, step.to, type).seconds > 2 * redistributor.latency(step);
+         redistributor.find(step.from, step.to, type).seconds > 2 * redistributor.latency(step, 0);
 }
 
 Program lower(const Graph& graph, Redistributor& redistributor, std::int64_t order) {

@@ -1,7 +1,6 @@
 #include "shardwright/passes/buckets.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 #include <tuple>
@@ -17,9 +16,6 @@ using Mode = BucketLimit::Mode;
 
 /// So many fill a device: however long starting one takes, of thousands of ranks, it is no larger.
 constexpr std::int64_t buckets_of_memory = 32;
-
-/// Of the k-th bucket from the end in mode auto, the time of moving it over that of starting it.
-double full_at(int k) { return std::min(10.0, 0.5 * std::pow(4.0, std::min(k, 10))); }
 
 /// When a bucket has no room for one more.
 enum class Filling : std::uint8_t {
@@ -85,10 +81,9 @@ class Filler {
     const auto may_move = [&](ValueId v) { return dependences_.may_join(graph_.value(v).producer); };
     if (!moves && (filling == Filling::alone || std::ranges::any_of(node(id).operands, may_move))) return;
     const Step step = step_of(graph_, node(id));
-    const double latency = context_.redistributor.latency(step);
-    const Bucket one = bucket_of(id, latency);
+    const Bucket one = bucket_of(id, step);
     if (filling == Filling::alone) return close(one);
-    if (filling == Filling::small && one.seconds > latency) return;
+    if (filling == Filling::small && one.seconds > latency_of(step, one)) return;
     const Key key{node(id).op,
                   step.from.mesh,
                   step.axes,
@@ -99,7 +94,7 @@ class Filler {
                   filling,
                   number};
     Bucket& bucket = open[key];
-    if (fits(bucket, one, filling, latency, limit_of(id))) {
+    if (fits(bucket, one, filling, latency_of(step, joined(bucket, one)), limit_of(id))) {
       bucket = joined(bucket, one);
     } else {
       close(bucket);
@@ -107,6 +102,11 @@ class Filler {
       bucket = one;
       bucket.behind = behind;
     }
+  }
+
+  /// By how much there is an all_reduce is done in one way or the other.
+  double latency_of(const Step& step, const Bucket& bucket) const {
+    return context_.redistributor.latency(step, static_cast<double>(bucket.bytes));
   }
 
   const BucketLimit& limit_of(NodeId id) const {
@@ -139,12 +139,13 @@ class Filler {
     return {Filling::worthwhile};
   }
 
-  Bucket bucket_of(NodeId id, double latency) const {
+  Bucket bucket_of(NodeId id, const Step& step) const {
     const Node& n = node(id);
-    const ValueId from = n.operands.front(), to = n.results.front();
+    const std::int64_t bytes = bytes_held(graph_, n);
     return {.nodes = {id},
-            .bytes = std::max(graph_.value(from).type.bytes(), graph_.value(to).type.bytes()),
-            .seconds = redistribution_of(graph_, n, context_.redistributor).seconds - latency,
+            .bytes = bytes,
+            .seconds = redistribution_of(graph_, n, context_.redistributor).seconds -
+                       context_.redistributor.latency(step, static_cast<double>(bytes)),
             .ready = ready(id),
             .deadline = deadline(id)};
   }
@@ -176,12 +177,13 @@ class Filler {
       case Filling::alone: return false;
       case Filling::unlimited: return true;
       case Filling::bytes: return both.bytes <= limit.bytes();
-      case Filling::small: return both.seconds <= latency && both.bytes <= most_held();
+      case Filling::small:
+        return both.seconds <= latency && both.bytes <= std::max(limit.bytes(), most_held());
       case Filling::worthwhile: break;
     }
-    // Where many ranks make starting dear, more than the limit may go together: it takes no longer than starting.
-    const bool is_cheap =
-        both.bytes <= limit.bytes() || (both.seconds <= latency && both.bytes <= most_held());
+    // Where many ranks make starting dear, more than the limit may go together.
+    const bool is_cheap = both.bytes <= limit.bytes() ||
+                          (both.seconds <= most_times_starting * latency && both.bytes <= most_held());
     return is_cheap && bucket.seconds < full_at(bucket.behind) * latency;
   }
 

@@ -2,7 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "shardwright/base/name_pattern.h"
@@ -40,6 +42,19 @@ BucketLimit parsed_indices(std::string_view text) {
 }
 
 }  // namespace
+
+double full_at(int k) { return std::min(10.0, 0.5 * std::pow(4.0, std::min(k, 10))); }
+
+double filled_buckets(double moving, double starting, double bytes) {
+  const double most = std::max(most_times_starting * starting,
+                               bytes > 0 ? moving * static_cast<double>(BucketLimit().bytes()) / bytes : 0);
+  for (int k = 0;; ++k) {
+    const double full = std::min(most, starting * full_at(k));
+    if (moving <= full) return k + 1;
+    if (full_at(k) == full_at(k + 1)) return k + moving / full;
+    moving -= full;
+  }
+}
 
 std::string to_text(const BucketLimit& limit) {
   switch (limit.mode) {

@@ -2,8 +2,8 @@
 //
 // Per kind of collective one limit, in the words of --comm-fusion:
 //
-//   auto         as many as starting them together pays for, at most 64 MB, or more that move while one starts and
-//                take a thirty-second of a device's memory at most (passes/buckets.h)
+//   auto         as many as starting them together pays for, at most 64 MB, or more that move in four times what
+//                one takes to start, and take a thirty-second of a device's memory at most (passes/buckets.h)
 //   none         each on its own
 //   size:MB      in the order in which gradients become ready, until the next would exceed MB; `size:0` is none
 //   index:I,J    gradients 0 to I are one bucket, I+1 to J the next, the rest the last (all_reduce only)
@@ -35,12 +35,22 @@ struct BucketLimit {
   auto operator<=>(const BucketLimit&) const = default;
 };
 
+/// Beyond the limit's bytes more goes together in mode auto while moving it takes at most so many times as long as starting it.
+constexpr double most_times_starting = 4;
+
+/// In mode auto the k-th bucket from the end is full when moving it takes so many times as long as starting it.
+double full_at(int k);
+
+/// Buckets that mode auto makes, about, of what takes `moving` seconds and `bytes`, where starting one takes `starting`.
+double filled_buckets(double moving, double starting, double bytes);
+
 struct CommFusion {
   BucketLimit all_reduce = {};
   BucketLimit all_gather = {};
   BucketLimit reduce_scatter = {};
   std::map<std::string, int> parameters = {};  // by name: the number of its bucket, 0: none
 
+  bool is_automatic() const { return *this == CommFusion(); }
   auto operator<=>(const CommFusion&) const = default;
 };
 

@@ -301,7 +301,8 @@ class Search {
     std::vector<std::pair<double, Constraints>> all;
     for (std::size_t i = 0; i < count_; ++i)
       if (std::optional<Constraints> s = with_most_chunks(record_[i].structure))
-        if (const auto seconds = bounds_->seconds(*s, is_late() ? 0 : bounds_->count(*s) - 1);
+        if (const auto seconds =
+                is_late() ? bounds_->known_seconds(*s) : bounds_->seconds(*s, bounds_->count(*s) - 1);
             seconds && *seconds < trials_.seconds())
           all.emplace_back(*seconds, *std::move(s));
     std::ranges::sort(all, {}, &std::pair<double, Constraints>::first);

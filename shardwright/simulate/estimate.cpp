@@ -56,6 +56,8 @@ class GroupFigures {
   const TimedStep& timed() const { return timed_; }
   /// Of what `of` has counted.
   const OfPhases<double>& late_seconds() const { return late_seconds_; }
+  const Starts& late_starts() const { return late_starts_; }
+  const Starts& update_starts() const { return update_starts_; }
 
   Estimate of(const SimulatedRank& ran) {
     out_.operators.resize(at(pipeline_.stage_count()));  // also of stages that compute nothing
@@ -139,6 +141,18 @@ class GroupFigures {
     return out;
   }
 
+  /// Pre: it is no crossing.
+  Starts starts_of(std::size_t transfer) {
+    const std::vector<FlowPart>& parts = timed_.transfers[transfer].parts;
+    const double seconds = parts.empty() ? 0 : parts.front().seconds;
+    const PreparedTransfer& t = timed_.step.transfers[transfer];
+    const Graph& graph = prices_.at(t.to_stage).graph();
+    Starts out{.seconds = seconds, .longest = seconds};
+    for (int n = 0; n < static_cast<int>(t.parts.size()); ++n)
+      out.bytes += static_cast<double>(bytes_held(graph, graph.node({t.node.index + n})));
+    return out;
+  }
+
   void add_section(Phase phase, SectionFigures& section) {
     ++section.runs;
     out_.compute_seconds += section.compute;
@@ -190,6 +204,7 @@ class GroupFigures {
           is_of_update ? graph.node(graph.value(node.operands.front()).producer).phase : node.phase;
       out_.phase_communication_seconds[phase] += seconds;
       if (is_of_update && phase != Phase::update) late_seconds_[phase] += seconds;
+      if (is_of_update) (phase == Phase::update ? update_starts_ : late_starts_).add(starts_of(t), times[t]);
       for (int n = 0; n < static_cast<int>(transfer.parts.size()); ++n) {
         const Node& part = graph.node({transfer.node.index + n});
         if (!is_transfer(part)) continue;
@@ -214,6 +229,7 @@ class GroupFigures {
   std::vector<SectionFigures> sections_;
   Estimate out_;
   OfPhases<double> late_seconds_;  // of transfers of what passes make, that the update waits for
+  Starts late_starts_, update_starts_;
 };
 
 /// The fastest links that join all devices of two groups.
@@ -332,6 +348,8 @@ PieceEstimate estimate_piece(Program program, const Cluster& cluster) {
   const std::vector<SimulatedRank> ran = simulated(groups, pipeline, cluster, false);
   PieceEstimate out{groups.front().of(ran.front()), {}};
   out.late_seconds = groups.front().late_seconds();
+  out.late_starts = groups.front().late_starts();
+  out.update_starts = groups.front().update_starts();
   return out;
 }
 

@@ -175,14 +175,18 @@ double StagePrices::seconds_of(const Node& node) {
 double StagePrices::seconds_of(const PreparedTransfer& t) {
   if (is_of_host(t.kind()))
     return cluster_.host.latency_seconds + bytes_of(t, graph_) / cluster_.host.bytes_per_second;
-  double seconds = 0;
+  double moving = 0, starting = 0;
   for (int n = 0; n < static_cast<int>(t.parts.size()); ++n) {
     const Node& node = graph_.node({t.node.index + n});
     if (!is_transfer(node)) return 0;
-    seconds += redistribution(node).seconds;
-    if (n > 0) seconds -= redistributor_.latency(step_of(graph_, node));
+    moving += redistribution(node).seconds;
+    if (t.parts.size() == 1) return moving;
+    const double start =
+        redistributor_.latency(step_of(graph_, node), static_cast<double>(bytes_held(graph_, node)));
+    moving -= start;
+    starting = std::max(starting, start);
   }
-  return seconds;
+  return starting + moving;
 }
 
 std::vector<LinkUse> StagePrices::link_uses(const PreparedTransfer& t) {

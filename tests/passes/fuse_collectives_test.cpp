@@ -369,6 +369,20 @@ TEST(FuseCollectives, keeps_buckets_small_beside_a_devices_memory) {
   }
 }
 
+/// An all_reduce over many ranks goes round them as a reduce_scatter and an all_gather do, and as these it is started once for all of
+/// a bucket.
+TEST(FuseCollectives, starts_sums_over_many_ranks_together) {
+  const auto seconds = [](int zero) {
+    const Cluster c = cluster_called("a100-80g:64");
+    return estimate(program_of("llama:layers=16,hidden=1024,heads=16,seq=512,batch=256", "auto",
+                               {.devices = c.devices(), .cluster = c, .constraints = {.zero = zero}},
+                               {"adamw", {{"rate", 0.01}}}),
+                    c)
+        .communication_seconds;
+  };
+  EXPECT_LT(seconds(0), 1.5 * seconds(1));
+}
+
 /// What is sent for the norm of all stages' gradients is sent before the answer is waited for.
 TEST(FuseCollectives, fuses_in_updates_that_wait_for_other_stages) {
   Model m = build_model("ffn:widths=64-64-64-64-10,batch=16");

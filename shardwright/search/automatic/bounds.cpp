@@ -54,18 +54,30 @@ std::optional<double> Bounds::seconds(const Constraints& s, int i) {
   return least_seconds(pipelining_of(s), tables_.row(s), *least) * shards_of(step.structure) / shards_of(s);
 }
 
-const std::optional<Pieces>& Bounds::pieces(const Step& step) {
+std::optional<double> Bounds::known_seconds(const Constraints& s) {
+  const int count = this->count(s);
+  for (int before = 0; before < count; ++before)
+    if (known_.contains(key(step(s, before)))) return seconds(s, count - 1 - before);
+  for (int i = 0; i < count; ++i)
+    if (const auto out = seconds(s, i)) return out;
+  return std::nullopt;
+}
+
+Bounds::Key Bounds::key(const Step& step) const {
   const Constraints& s = step.structure;
-  const bool waits = step.waits && tables_.replicas_wait(s);
   Constraints kind = of_pieces(s);
   kind.micro_batches.reset();
   kind.zero.reset();
-  const auto [it, is_new] =
-      known_.try_emplace({kind, tables_.samples_of_device(s), summed_of(pipelining_of(s)), &tables_.row(s),
-                          waits, tables_.is_on_fastest(s)});
+  return {std::move(kind), tables_.samples_of_device(s),           summed_of(pipelining_of(s)),
+          &tables_.row(s), step.waits && tables_.replicas_wait(s), tables_.is_on_fastest(s)};
+}
+
+const std::optional<Pieces>& Bounds::pieces(const Step& step) {
+  const auto [it, is_new] = known_.try_emplace(key(step));
   if (is_new) {
-    it->second = tables_.at_least(s, fewest_);
-    if (it->second && waits) tables_.wait_for_replicas(*it->second, s);
+    it->second = tables_.at_least(step.structure, fewest_);
+    if (it->second && step.waits && tables_.replicas_wait(step.structure))
+      tables_.wait_for_replicas(*it->second, step.structure);
   }
   return it->second;
 }

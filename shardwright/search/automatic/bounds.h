@@ -24,6 +24,8 @@ class Bounds {
   int count(const Constraints& s);
   /// The `i`-th in seconds; nothing where such a structure cannot be split. Pre: its network has as many pieces as `s` parts.
   std::optional<double> seconds(const Constraints& s, int i);
+  /// The closest that is known already, else the first that there is: where no time is left to look further.
+  std::optional<double> known_seconds(const Constraints& s);
   /// What pieces of it take at least; nothing where one of them cannot be split.
   const std::optional<Pieces>& pieces(const Constraints& s) { return pieces(Step{s, true}); }
 
@@ -34,11 +36,13 @@ class Bounds {
   };
   /// Whose passes take no longer, farthest first; it is the last itself.
   Step step(const Constraints& s, int before);
+  using Key = std::tuple<Constraints, std::int64_t, int, const Row*, bool, bool>;
+  Key key(const Step& step) const;
   const std::optional<Pieces>& pieces(const Step& step);
 
   Tables& tables_;
   std::int64_t fewest_;
-  std::map<std::tuple<Constraints, std::int64_t, int, const Row*, bool, bool>, std::optional<Pieces>> known_;
+  std::map<Key, std::optional<Pieces>> known_;
 };
 
 }  // namespace shardwright::automatic

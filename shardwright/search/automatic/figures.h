@@ -7,6 +7,7 @@
 
 #include "shardwright/search/automatic/network.h"
 #include "shardwright/search/automatic/structure.h"
+#include "shardwright/simulate/late_transfers.h"
 
 namespace shardwright::automatic {
 
@@ -37,6 +38,8 @@ struct Figures {
   /// Seconds of what passes make and the update waits for, once a step however many micro-batches there are: it begins in the
   /// last backward.
   double late = 0;
+  /// Of `late`, and of the update's transfers, what starting them takes; none: other pieces' do not join them.
+  Starts late_starts = {}, update_starts = {};
   /// Of these passes, seconds of the transfers that go over the same links as those of data parallelism.
   std::array<double, 2> contended = {};
 

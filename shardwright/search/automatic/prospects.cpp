@@ -71,16 +71,18 @@ std::optional<Evaluation> Prospects::evaluated(const Candidate& c) {
 /// Of what is among the best, the first few.
 void Prospects::try_usual_cut(const Candidate& c, const Evaluation& e) {
   constexpr std::size_t trials = 4;
-  if (usually_cut_.size() < trials && e.estimate.step_seconds() <= of_.misses.near() * of_.trials.seconds())
+  if (usual_cuts_ < trials && e.estimate.step_seconds() <= of_.misses.near() * of_.trials.seconds())
     try_usual_cut(c);
 }
 
 /// With its stages as they are cut where only the structure is said.
 void Prospects::try_usual_cut(const Candidate& c) {
   if (stages_of(c.structure) == 1 || repeats_layers(c.structure) || is_late()) return;
-  if (usually_cut_.insert(c.number).second)
-    of_.trials.run(*of_.tables.graph(*c.structure.micro_batches), with_structure(of_.request, c.structure),
-                   c.number);
+  if (!usually_cut_.insert(c.number).second) return;
+  const std::size_t before = of_.trials.count();
+  of_.trials.run(*of_.tables.graph(*c.structure.micro_batches), with_structure(of_.request, c.structure),
+                 c.number);
+  usual_cuts_ += of_.trials.count() - before;
 }
 
 /// Of the fastest that have not been cut so, at the end.
@@ -168,9 +170,12 @@ void Prospects::try_further(Candidates& forecasts, std::size_t structures) {
   try_hopeful();
   add_chunks_of_programs(forecasts);
   try_near();
-  try_neighbours(forecasts, structures);
-  try_near();  // what neighbours were forecast, and were not come to
-  try_usual_cuts();
+  for (double before = 0; of_.trials.does_fit() && of_.trials.seconds() != before;) {
+    before = of_.trials.seconds();
+    try_neighbours(forecasts, structures);
+    try_near();  // what neighbours were forecast, and were not come to
+    try_usual_cuts();
+  }
 }
 
 /// Forecasts of transfers that are waited for may be too high: what may be faster all the same.
@@ -191,7 +196,7 @@ void Prospects::try_near() {
   const double near = is_tiny ? 1.5 : of_.misses.near();
   for (int i = 0; i < trials && of_.trials.does_fit() && !is_late(); ++i) {
     Candidate* next = likeliest(near * of_.trials.seconds(), [&](const Candidate& c) {
-      return !c.is_close && !is_like_one_that_fits(c, all_);
+      return !c.is_close && c.times_too_large == 0 && !is_like_one_that_fits(c, all_);
     });
     if (!next) return;
     try_one(*next);
@@ -202,20 +207,30 @@ void Prospects::try_near() {
 void Prospects::try_neighbours(Candidates& forecasts, std::size_t structures) {
   int trials = of_.others.is_tiny() ? 16 : of_.others.is_small() ? 8 : 4;
   const double near = of_.others.is_tiny() ? near_of_tiny : near_of_neighbours;
+  const int most_alike = of_.others.is_tiny() ? trials : 2;  // schedules with other numbers of chunks
   std::set<std::size_t> starts;
-  while (of_.trials.does_fit() && trials-- > 0 && !is_late()) {
+  std::map<const ScheduleDef*, int> alike;
+  for (;;) {
     while (const auto from = fastest_but(starts)) {
       starts.insert(*from);
       forecast_neighbours(Constraints(of_.record[*from].structure), forecasts, structures);
     }
-    Candidate* next = likeliest(near * of_.trials.seconds(), [&](const Candidate& c) {
-      return std::ranges::any_of(starts, [&](std::size_t from) {
-        const Tried& start = of_.record[from];
-        return start.seconds < as_fast * of_.trials.seconds() && are_neighbours(start.structure, c.structure);
-      });
+    if (!of_.trials.does_fit() || trials <= 0 || is_late()) return;
+    const double seconds = of_.trials.seconds();
+    Candidate* next = likeliest(near * seconds, [&](const Candidate& c) {
+      const auto tried = alike.find(&def_of(schedule_of(c.structure)));
+      return (tried == alike.end() || tried->second < most_alike) &&
+             std::ranges::any_of(starts, [&](std::size_t from) {
+               const Tried& start = of_.record[from];
+               return start.seconds < as_fast * seconds && are_neighbours(start.structure, c.structure);
+             });
     });
     if (!next) return;
+    int& as_it = alike[&def_of(schedule_of(next->structure))];
     try_one(*next);
+    const bool is_better = of_.trials.seconds() < seconds;
+    as_it = is_better ? 0 : as_it + 1;
+    if (!is_better) --trials;
   }
 }
 

@@ -50,7 +50,7 @@ class Prospects {
   bool try_least_memory(Candidates& forecasts);
 
   /// Programs that count as one, and those that did not fit.
-  std::size_t usual_cuts() const { return usually_cut_.size(); }
+  std::size_t usual_cuts() const { return usual_cuts_; }
   std::size_t unfit() const { return unfit_; }
 
  private:
@@ -77,6 +77,7 @@ class Prospects {
   Of of_;
   std::vector<Candidate> all_;
   std::set<std::size_t> usually_cut_;  // numbers of structures
+  std::size_t usual_cuts_ = 0;         // programs that these became
   std::size_t unfit_ = 0;
 };
 

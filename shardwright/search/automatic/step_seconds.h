@@ -10,6 +10,7 @@
 #include <array>
 #include <vector>
 
+#include "shardwright/plan/comm_fusion.h"
 #include "shardwright/search/automatic/forecast.h"
 #include "shardwright/search/automatic/pipeline_seconds.h"
 
@@ -24,6 +25,7 @@ class StageSeconds {
   void add(const Figures& f, double times = 1) {
     forward_ += times * f.forward, backward_ += times * f.backward, update_ += times * f.update;
     late_ += times * f.late, weights_ += times * f.weights;
+    late_starts_.add(f.late_starts, times), update_starts_.add(f.update_starts, times);
     for (Phase phase : {Phase::forward, Phase::backward, Phase::update})
       transfers_[phase] += times * f.transfers[phase];
     for (std::size_t phase = 0; phase < 2; ++phase) contended_[phase] += times * f.contended[phase];
@@ -32,6 +34,7 @@ class StageSeconds {
   void add(const StageSeconds& other) {
     forward_ += other.forward_, backward_ += other.backward_, update_ += other.update_, late_ += other.late_;
     weights_ += other.weights_;
+    late_starts_.add(other.late_starts_), update_starts_.add(other.update_starts_);
     for (Phase phase : {Phase::forward, Phase::backward, Phase::update})
       transfers_[phase] += other.transfers_[phase];
     for (std::size_t phase = 0; phase < 2; ++phase) contended_[phase] += other.contended_[phase];
@@ -58,16 +61,25 @@ class StageSeconds {
   double late(const Late& l) const {
     const double last = std::min(l.backwards, 1.0);
     const double left = std::max(0.0, l.before - (l.backwards - last) * overlap_ * backward_);
-    return std::max(0.0, left + l.waiting * late_ - last * overlap_ * backward_);
+    return std::max(0.0, left + l.waiting * joined(late_, late_starts_) - last * overlap_ * backward_);
   }
   /// Behind the last backward. All transfers go one after the other, those of the update behind what is late.
   double update(double late, double waiting) const {
-    return std::max(update_, late + waiting * transfers_[Phase::update] + (1 - overlap_) * update_);
+    const double transfers = joined(transfers_[Phase::update], update_starts_);
+    return std::max(update_, late + waiting * transfers + (1 - overlap_) * update_);
   }
 
  private:
   double with_transfers(Phase phase, double beside, double waiting) const {
     return beside + waiting * std::max(0.0, transfers_[phase] - overlap_ * beside);
+  }
+
+  /// Transfers of `seconds`, of which those of several pieces are started together.
+  static double joined(double seconds, const Starts& starts) {
+    if (starts.seconds <= 0) return seconds;
+    const double moving = std::max(0.0, seconds - starts.seconds);
+    const double one = starts.longest;
+    return moving + std::min(starts.seconds, one * filled_buckets(moving, one, starts.bytes));
   }
 
   double contention(Phase phase, double beside) const {
@@ -79,6 +91,7 @@ class StageSeconds {
   double overlap_;
   bool is_first_;
   double forward_ = 0, backward_ = 0, update_ = 0, late_ = 0, weights_ = 0;
+  Starts late_starts_, update_starts_;
   OfPhases<double> transfers_ = {};
   std::array<double, 2> contended_ = {};
 };

@@ -94,16 +94,26 @@ void Trials::refuse(std::size_t number) {
   record_[number].why = why_;
 }
 
-Evaluation Trials::judge(Plan plan, const Graph& graph, std::size_t number) {
+/// The same structure may be cut alike in two ways, or become no lighter.
+Evaluation Trials::evaluated(const Plan& plan, const Graph& graph, std::size_t number) {
+  std::vector<Judged>& all = judged_[number];
+  for (const Judged& known : all)
+    if (known.settings == plan.settings && known.stages == plan.stages) return known.of;
   const Evaluation e = evaluate(
       compile_pipeline(graph, plan, {.formats = request_.formats, .verifies = false}), *request_.cluster,
       {.memory_cap = request_.options.memory_cap, .framework = plan.settings.framework});
   if (const auto cap = request_.options.host_cap; cap && e.estimate.host_bytes > *cap)
     throw Infeasible(fmt::format("no plan: {} of the host for each device, which has {} for it",
                                  bytes_text(e.estimate.host_bytes), bytes_text(*cap)));
+  all.push_back({plan.settings, plan.stages, e});
   ++count_;
-  if (e.fits()) least_seconds_ = std::min(least_seconds_, e.estimate.step_seconds());
   record_.simulated(number, e.estimate.step_seconds(), static_cast<double>(e.estimate.arena_bytes), e.fits());
+  return e;
+}
+
+Evaluation Trials::judge(Plan plan, const Graph& graph, std::size_t number) {
+  const Evaluation e = evaluated(plan, graph, number);
+  if (e.fits()) least_seconds_ = std::min(least_seconds_, e.estimate.step_seconds());
   if (!best_ || is_better(e, of_best_)) {
     best_ = std::move(plan);
     best_number_ = number;

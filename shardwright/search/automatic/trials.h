@@ -2,6 +2,7 @@
 #pragma once
 
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -53,6 +54,7 @@ class Trials {
 
  private:
   Evaluation judge(Plan plan, const Graph& graph, std::size_t number);
+  Evaluation evaluated(const Plan& plan, const Graph& graph, std::size_t number);
   void refuse(std::size_t number);
 
   const PlanRequest& request_;
@@ -60,6 +62,12 @@ class Trials {
   std::optional<Plan> best_;
   std::size_t best_number_ = 0;
   Evaluation of_best_;
+  struct Judged {
+    Settings settings;
+    std::vector<StagePlan> stages;
+    Evaluation of;
+  };
+  std::map<std::size_t, std::vector<Judged>> judged_;  // by number of entry
   double least_seconds_ = std::numeric_limits<double>::infinity();
   std::size_t count_ = 0, attempts_ = 0;
   std::string why_;
