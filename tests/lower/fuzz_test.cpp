@@ -56,8 +56,7 @@ double communication_seconds(const Graph& program, Redistributor& redistributor)
     if (node.op->kind != OpKind::step) continue;
     const Step step = step_of(graph, node);
     seconds += redistributor.find(step.from, step.to, graph.value(node.results[0]).global_type()).seconds;
-    if (node.is_fused)
-      seconds -= redistributor.latency(step, static_cast<double>(bytes_held(graph, node)));
+    if (node.is_fused) seconds -= redistributor.latency(step, static_cast<double>(bytes_held(graph, node)));
   }
   return seconds;
 }
