@@ -29,7 +29,6 @@ enum class Filling : std::uint8_t {
 Bucket joined(Bucket a, const Bucket& b) {
   a.nodes.insert(a.nodes.end(), b.nodes.begin(), b.nodes.end());
   a.bytes += b.bytes;
-  a.seconds += b.seconds;
   a.ready = std::max(a.ready, b.ready);
   a.deadline = std::min(a.deadline, b.deadline);
   return a;
@@ -83,7 +82,7 @@ class Filler {
     const Step step = step_of(graph_, node(id));
     const Bucket one = bucket_of(id, step);
     if (filling == Filling::alone) return close(one);
-    if (filling == Filling::small && one.seconds > latency_of(step, one)) return;
+    if (filling == Filling::small && one.seconds > price(step, one).starting) return;
     const Key key{node(id).op,
                   step.from.mesh,
                   step.axes,
@@ -94,8 +93,11 @@ class Filler {
                   filling,
                   number};
     Bucket& bucket = open[key];
-    if (fits(bucket, one, filling, latency_of(step, joined(bucket, one)), limit_of(id))) {
-      bucket = joined(bucket, one);
+    Bucket both = joined(bucket, one);
+    const JoinedPrice of_both = price(step, both);
+    both.seconds = of_both.moving;
+    if (fits(both, bucket.seconds, filling, of_both.starting, limit_of(id))) {
+      bucket = std::move(both);
     } else {
       close(bucket);
       const int behind = bucket.behind + 1;
@@ -104,9 +106,8 @@ class Filler {
     }
   }
 
-  /// By how much there is an all_reduce is done in one way or the other.
-  double latency_of(const Step& step, const Bucket& bucket) const {
-    return context_.redistributor.latency(step, static_cast<double>(bucket.bytes));
+  JoinedPrice price(const Step& step, const Bucket& bucket) const {
+    return joined_price(step, bucket.bytes, context_.redistributor);
   }
 
   const BucketLimit& limit_of(NodeId id) const {
@@ -140,14 +141,12 @@ class Filler {
   }
 
   Bucket bucket_of(NodeId id, const Step& step) const {
-    const Node& n = node(id);
-    const std::int64_t bytes = bytes_held(graph_, n);
-    return {.nodes = {id},
-            .bytes = bytes,
-            .seconds = redistribution_of(graph_, n, context_.redistributor).seconds -
-                       context_.redistributor.latency(step, static_cast<double>(bytes)),
-            .ready = ready(id),
-            .deadline = deadline(id)};
+    Bucket out{.nodes = {id},
+               .bytes = joined_bytes(graph_, node(id), context_.redistributor),
+               .ready = ready(id),
+               .deadline = deadline(id)};
+    out.seconds = price(step, out).moving;
+    return out;
   }
 
   /// In the update what stands in the way moves; elsewhere a bucket stands behind what it reads, in its phase.
@@ -169,22 +168,22 @@ class Filler {
     return f;
   }
 
-  bool fits(const Bucket& bucket, const Bucket& one, Filling filling, double latency,
+  /// `before`: seconds of it without the one that joins; `latency`: of starting all.
+  bool fits(const Bucket& both, double before, Filling filling, double latency,
             const BucketLimit& limit) const {
-    const Bucket both = joined(bucket, one);
+    const std::int64_t held = both.bytes.held;
     if (both.ready > both.deadline) return false;
     switch (filling) {
       case Filling::alone: return false;
       case Filling::unlimited: return true;
-      case Filling::bytes: return both.bytes <= limit.bytes();
-      case Filling::small:
-        return both.seconds <= latency && both.bytes <= std::max(limit.bytes(), most_held());
+      case Filling::bytes: return held <= limit.bytes();
+      case Filling::small: return both.seconds <= latency && held <= std::max(limit.bytes(), most_held());
       case Filling::worthwhile: break;
     }
     // Where many ranks make starting dear, more than the limit may go together.
-    const bool is_cheap = both.bytes <= limit.bytes() ||
-                          (both.seconds <= most_times_starting * latency && both.bytes <= most_held());
-    return is_cheap && bucket.seconds < full_at(bucket.behind) * latency;
+    const bool is_cheap =
+        held <= limit.bytes() || (both.seconds <= most_times_starting * latency && held <= most_held());
+    return is_cheap && before < full_at(both.behind) * latency;
   }
 
   /// Several lie in memory at a time.

@@ -12,6 +12,7 @@
 #include <limits>
 #include <vector>
 
+#include "shardwright/lower/joined_steps.h"
 #include "shardwright/passes/dependences.h"
 #include "shardwright/passes/optimize.h"
 
@@ -20,7 +21,7 @@ namespace shardwright {
 /// Collectives that run as one, or one that moves alone.
 struct Bucket {
   std::vector<NodeId> nodes = {};
-  std::int64_t bytes = 0;
+  JoinedBytes bytes = {};
   double seconds = 0;                              // for the bytes
   int ready = 0;                                   // fusions in front of which it may stand, from here
   int deadline = std::numeric_limits<int>::max();  // to here, where it stands

@@ -141,18 +141,6 @@ class GroupFigures {
     return out;
   }
 
-  /// Pre: it is no crossing.
-  Starts starts_of(std::size_t transfer) {
-    const std::vector<FlowPart>& parts = timed_.transfers[transfer].parts;
-    const double seconds = parts.empty() ? 0 : parts.front().seconds;
-    const PreparedTransfer& t = timed_.step.transfers[transfer];
-    const Graph& graph = prices_.at(t.to_stage).graph();
-    Starts out{.seconds = seconds, .longest = seconds};
-    for (int n = 0; n < static_cast<int>(t.parts.size()); ++n)
-      out.bytes += static_cast<double>(bytes_held(graph, graph.node({t.node.index + n})));
-    return out;
-  }
-
   void add_section(Phase phase, SectionFigures& section) {
     ++section.runs;
     out_.compute_seconds += section.compute;
@@ -204,7 +192,10 @@ class GroupFigures {
           is_of_update ? graph.node(graph.value(node.operands.front()).producer).phase : node.phase;
       out_.phase_communication_seconds[phase] += seconds;
       if (is_of_update && phase != Phase::update) late_seconds_[phase] += seconds;
-      if (is_of_update) (phase == Phase::update ? update_starts_ : late_starts_).add(starts_of(t), times[t]);
+      if (is_of_update) {
+        const auto [starting, moving, bytes] = prices.among_many(transfer);
+        (phase == Phase::update ? update_starts_ : late_starts_).add({starting, moving, bytes}, times[t]);
+      }
       for (int n = 0; n < static_cast<int>(transfer.parts.size()); ++n) {
         const Node& part = graph.node({transfer.node.index + n});
         if (!is_transfer(part)) continue;

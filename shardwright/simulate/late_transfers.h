@@ -10,11 +10,11 @@ namespace shardwright {
 
 /// Of transfers, which other pieces' may join: starting one takes as long however much it moves.
 struct Starts {
-  double seconds = 0, longest = 0;  // of all of them, of one
-  double bytes = 0;                 // of what they move
+  double longest = 0;            // of one
+  double moving = 0, bytes = 0;  // of all, started together
 
   void add(const Starts& other, double times = 1) {
-    seconds += times * other.seconds, bytes += times * other.bytes;
+    moving += times * other.moving, bytes += times * other.bytes;
     longest = std::max(longest, other.longest);
   }
 };

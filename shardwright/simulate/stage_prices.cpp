@@ -4,6 +4,7 @@
 
 #include "shardwright/cost/mixed_cluster.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/plan/comm_fusion.h"
 
 namespace shardwright {
 namespace {
@@ -175,18 +176,33 @@ double StagePrices::seconds_of(const Node& node) {
 double StagePrices::seconds_of(const PreparedTransfer& t) {
   if (is_of_host(t.kind()))
     return cluster_.host.latency_seconds + bytes_of(t, graph_) / cluster_.host.bytes_per_second;
-  double moving = 0, starting = 0;
-  for (int n = 0; n < static_cast<int>(t.parts.size()); ++n) {
-    const Node& node = graph_.node({t.node.index + n});
-    if (!is_transfer(node)) return 0;
-    moving += redistribution(node).seconds;
-    if (t.parts.size() == 1) return moving;
-    const double start =
-        redistributor_.latency(step_of(graph_, node), static_cast<double>(bytes_held(graph_, node)));
-    moving -= start;
-    starting = std::max(starting, start);
-  }
-  return starting + moving;
+  const Node& first = graph_.node(t.node);
+  if (!is_transfer(first)) return 0;
+  if (t.parts.size() == 1) return redistribution(first).seconds;
+  return joined_price(step_of(graph_, first), bytes_of_all(t), redistributor_).seconds();
+}
+
+JoinedBytes StagePrices::bytes_of_all(const PreparedTransfer& t) {
+  JoinedBytes out;
+  for (int n = 0; n < static_cast<int>(t.parts.size()); ++n)
+    out += joined_bytes(graph_, graph_.node({t.node.index + n}), redistributor_);
+  return out;
+}
+
+StagePrices::AmongMany StagePrices::among_many(const PreparedTransfer& t) {
+  const double seconds = seconds_of(t);
+  const StepKind kind = t.kind();
+  const bool may_join =
+      kind == StepKind::all_reduce || kind == StepKind::reduce_scatter || kind == StepKind::all_gather;
+  if (!may_join || seconds == 0) return {.moving = seconds};
+  const JoinedBytes own = bytes_of_all(t);
+  const double times = static_cast<double>(BucketLimit().bytes()) / static_cast<double>(own.held);
+  const auto many = [&](std::int64_t bytes) {
+    return static_cast<std::int64_t>(times * static_cast<double>(bytes));
+  };
+  const JoinedPrice price = joined_price(step_of(graph_, graph_.node(t.node)),
+                                         {many(own.received), many(own.held)}, redistributor_);
+  return {price.starting, price.moving / times, static_cast<double>(own.held)};
 }
 
 std::vector<LinkUse> StagePrices::link_uses(const PreparedTransfer& t) {
@@ -202,6 +218,11 @@ std::vector<LinkUse> StagePrices::link_uses(const PreparedTransfer& t) {
     else
       known->seconds += use.seconds;
   };
+  if (t.parts.size() > 1 && t.kind() == StepKind::all_reduce) {
+    Step all = step_of(graph_, graph_.node(t.node));
+    all.bytes = bytes_of_all(t).received;
+    return redistributor_.link_uses(all);
+  }
   for (int n = 0; n < static_cast<int>(t.parts.size()); ++n) {
     const Node& node = graph_.node({t.node.index + n});
     if (!is_transfer(node)) continue;

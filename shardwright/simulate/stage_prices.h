@@ -9,6 +9,7 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/cost/kernel_work.h"
 #include "shardwright/graph/node_kinds.h"
+#include "shardwright/lower/joined_steps.h"
 #include "shardwright/lower/step.h"
 #include "shardwright/simulate/operator_seconds.h"
 #include "shardwright/simulate/reuse.h"
@@ -68,6 +69,12 @@ class StagePrices {
 
   /// Of the steps that run as one: they start as one. Local ones take none.
   double seconds_of(const PreparedTransfer& t);
+  /// Of a collective, as a part of one of many bytes: what that takes to start, and how much longer it moves by this one. Else all of its
+  /// seconds move.
+  struct AmongMany {
+    double starting = 0, moving = 0, bytes = 0;
+  };
+  AmongMany among_many(const PreparedTransfer& t);
   /// How long its bytes move on the links, innermost first; the rest of its seconds starts them.
   std::vector<LinkUse> link_uses(const PreparedTransfer& t);
   /// Adds to `owned` whose the `seconds` are that are waited for a transfer: as its tensors take them.
@@ -78,6 +85,8 @@ class StagePrices {
   }
 
  private:
+  JoinedBytes bytes_of_all(const PreparedTransfer& t);
+
   struct Timed {
     Work work = {};
     double seconds = 0;

@@ -11,6 +11,7 @@
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/random.h"
 #include "shardwright/graph/rewrite.h"
+#include "shardwright/lower/joined_steps.h"
 #include "shardwright/lower/recompute.h"
 #include "shardwright/lower/spmd.h"
 #include "shardwright/passes/optimize.h"
@@ -52,11 +53,14 @@ Layout random_layout(const Mesh& mesh, const Shape& shape, Dice& dice, bool may_
 double communication_seconds(const Graph& program, Redistributor& redistributor) {
   const Graph graph = without_dead_nodes(program);
   double seconds = 0;
-  for (const Node& node : graph.nodes) {
-    if (node.op->kind != OpKind::step) continue;
-    const Step step = step_of(graph, node);
-    seconds += redistributor.find(step.from, step.to, graph.value(node.results[0]).global_type()).seconds;
-    if (node.is_fused) seconds -= redistributor.latency(step, static_cast<double>(bytes_held(graph, node)));
+  for (const Fusion& fusion : fusions_of(graph)) {
+    const Node& first = graph.node(fusion.begin);
+    if (first.op->kind != OpKind::step) continue;
+    JoinedBytes all;
+    for (NodeId id = fusion.begin; id < fusion.end; ++id.index)
+      all += joined_bytes(graph, graph.node(id), redistributor);
+    seconds += fusion.size() > 1 ? joined_price(step_of(graph, first), all, redistributor).seconds()
+                                 : redistribution_of(graph, first, redistributor).seconds;
   }
   return seconds;
 }

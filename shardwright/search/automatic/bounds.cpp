@@ -57,7 +57,10 @@ std::optional<double> Bounds::seconds(const Constraints& s, int i) {
 std::optional<double> Bounds::known_seconds(const Constraints& s) {
   const int count = this->count(s);
   for (int before = 0; before < count; ++before)
-    if (known_.contains(key(step(s, before)))) return seconds(s, count - 1 - before);
+    if (known_.contains(key(step(s, before)))) {
+      const auto out = seconds(s, count - 1 - before);
+      if (out || before == 0) return out;  // others may be none where it can be split itself
+    }
   for (int i = 0; i < count; ++i)
     if (const auto out = seconds(s, i)) return out;
   return std::nullopt;

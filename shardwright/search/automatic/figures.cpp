@@ -208,7 +208,7 @@ Figures between(const Figures& few, const Figures& more, double share) {
   for (const Phase phase : {Phase::forward, Phase::backward, Phase::weights, Phase::update})
     move(out.transfers[phase], more.transfers[phase]);
   for (Starts Figures::*starts : {&Figures::late_starts, &Figures::update_starts})
-    for (double Starts::*part : {&Starts::seconds, &Starts::longest, &Starts::bytes})
+    for (double Starts::*part : {&Starts::longest, &Starts::moving, &Starts::bytes})
       move((out.*starts).*part, (more.*starts).*part);
   for (std::size_t pass : {std::size_t{0}, std::size_t{1}}) move(out.contended[pass], more.contended[pass]);
   return out;

@@ -12,7 +12,8 @@ namespace {
 /// seen to wait for a third of what pieces say.
 constexpr double least_waiting = 1.0 / 3;
 
-/// And of transfers that the update waits for as much as was seen: those of many pieces fill what is moved at once.
+/// And of transfers that the update waits for as much as was seen: a bucket takes one more than fills it, and some start while others of
+/// the pass are on their way.
 constexpr double least_late = 0.75;
 
 /// The first of the links that joins devices from `first` to before `end`.

@@ -76,10 +76,9 @@ class StageSeconds {
 
   /// Transfers of `seconds`, of which those of several pieces are started together.
   static double joined(double seconds, const Starts& starts) {
-    if (starts.seconds <= 0) return seconds;
-    const double moving = std::max(0.0, seconds - starts.seconds);
-    const double one = starts.longest;
-    return moving + std::min(starts.seconds, one * filled_buckets(moving, one, starts.bytes));
+    if (starts.longest <= 0) return seconds;
+    const double buckets = filled_buckets(starts.moving, starts.longest, starts.bytes);
+    return std::min(seconds, starts.moving + buckets * starts.longest);
   }
 
   double contention(Phase phase, double beside) const {
