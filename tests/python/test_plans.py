@@ -94,8 +94,8 @@ def test_plans_say_what_binds_them_as_the_command_does(options, tmp_path):
     # Here the rate is told step by step, which costs the reading of a scalar.
     assert planned.step_seconds == pytest.approx(told["step_seconds"], rel=1e-5)
     assert planned.binding == told["binding"]
-    # The command may look at more: it searches micro-batches, and their plans under lower limits.
-    assert planned.alternatives and len(planned.alternatives) <= len(told["alternatives"])
+    # Either may look at a few that the other does not: the rate is told, and the command searches micro-batches, too.
+    assert planned.alternatives[0]["plan"] in {other["plan"] for other in told["alternatives"]}
     # What only one of them has become a program of is known less well by the other.
     both = [(here, there) for here in planned.alternatives for there in told["alternatives"]
             if all(here[key] == there[key] for key in ("plan", "known_by", "reason"))]
