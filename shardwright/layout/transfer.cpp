@@ -57,23 +57,27 @@ bool is_one_run(const Piece& p) {
                      [](auto e) { return e == 1; });
 }
 
-Transfer transfer_of(const Step& step, std::span<const Mesh> meshes, const Shape& shape, int rank) {
-  const Mesh& from_mesh = meshes[static_cast<std::size_t>(step.from.mesh)];
-  const Mesh& to_mesh = meshes[static_cast<std::size_t>(step.to.mesh)];
-  const Box to = box(step.to, to_mesh, shape, rank);
+Transfer outline_of(const Step& step, std::span<const Mesh> meshes, const Shape& shape, int rank) {
   Transfer t{.kind = step.kind, .group = group_of(step, meshes, rank), .pieces = {}};
-  t.from_shape = box(step.from, from_mesh, shape, rank).extent;
-  t.to_shape = to.extent;
+  t.from_shape = box(step.from, meshes[at(step.from.mesh)], shape, rank).extent;
+  t.to_shape = box(step.to, meshes[at(step.to.mesh)], shape, rank).extent;
   t.reduces = step.kind == StepKind::all_reduce || step.kind == StepKind::reduce_scatter;
   t.reduction = step.reduction;
   if (step.kind == StepKind::mask) {
     const Mesh& mesh = meshes[static_cast<std::size_t>(step.to.mesh)];
     t.clears = mesh.index_along(rank, step.axes) != 0;
   }
-  if (t.clears) return t;
-  if (step.routing)
+  if (step.routing && !t.clears)
     t.sets.emplace(*step.routing, step.kind == StepKind::all_gather ? step.to : step.from,
                    meshes[static_cast<std::size_t>(std::max(step.from.mesh, step.to.mesh))], t.group);
+  return t;
+}
+
+Transfer transfer_of(const Step& step, std::span<const Mesh> meshes, const Shape& shape, int rank) {
+  Transfer t = outline_of(step, meshes, shape, rank);
+  if (t.clears) return t;
+  const Mesh& from_mesh = meshes[at(step.from.mesh)];
+  const Box to = box(step.to, meshes[at(step.to.mesh)], shape, rank);
   if (t.reduces) {
     for (int q : t.group) t.pieces.push_back(piece_of(to, box(step.from, from_mesh, shape, q), to, q));
     return t;

@@ -43,6 +43,8 @@ struct Transfer {
 
 /// The transfer of `step` on `rank` for a tensor of global shape `shape`.
 Transfer transfer_of(const Step& step, std::span<const Mesh> meshes, const Shape& shape, int rank);
+/// The same without its pieces, which are as many as the group has members.
+Transfer outline_of(const Step& step, std::span<const Mesh> meshes, const Shape& shape, int rank);
 
 /// The transfer of ranks of a stage: `first_rank` is the stage's first among all ranks.
 Transfer shifted(Transfer transfer, int first_rank);

@@ -29,7 +29,8 @@ namespace {
 
 /// What the steps of ranks share.
 struct OfAllRanks {
-  explicit OfAllRanks(const Pipeline& pipeline) : transfers(pipeline), rounds(update_rounds(pipeline)) {}
+  OfAllRanks(const Pipeline& pipeline, TransfersOfRanks::Detail detail)
+      : transfers(pipeline, detail), rounds(update_rounds(pipeline)) {}
 
   TransfersOfRanks transfers;
   std::vector<std::vector<int>> rounds;
@@ -284,11 +285,20 @@ Phase replaced_in(const Program& program, const Update& update) {
   return program.graph.node(program.graph.value(update.value).producer).phase;
 }
 
-std::vector<RankStep> steps_of(const Pipeline& pipeline, std::span<const int> ranks) {
-  OfAllRanks shared(pipeline);
+namespace {
+
+std::vector<RankStep> steps_with(TransfersOfRanks::Detail detail, const Pipeline& pipeline,
+                                 std::span<const int> ranks) {
+  OfAllRanks shared(pipeline, detail);
   std::vector<RankStep> out;
   for (int rank : ranks) out.push_back(Derivation(pipeline, rank, shared).run());
   return out;
+}
+
+}  // namespace
+
+std::vector<RankStep> steps_of(const Pipeline& pipeline, std::span<const int> ranks) {
+  return steps_with(TransfersOfRanks::Detail::pieces, pipeline, ranks);
 }
 
 std::vector<RankStep> steps_of(const Pipeline& pipeline) {
@@ -300,7 +310,7 @@ std::vector<RankStep> steps_of(const Pipeline& pipeline) {
 std::vector<RankStep> steps_of_stages(const Pipeline& pipeline) {
   std::vector<int> ranks;
   for (int group = 0; group < pipeline.group_count(); ++group) ranks.push_back(pipeline.first_rank(group));
-  return steps_of(pipeline, ranks);
+  return steps_with(TransfersOfRanks::Detail::outline, pipeline, ranks);
 }
 
 RankStep step_of(const Pipeline& pipeline, int rank) {

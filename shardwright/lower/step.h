@@ -104,7 +104,8 @@ std::vector<RankStep> steps_of(const Pipeline& pipeline);
 std::vector<RankStep> steps_of(const Pipeline& pipeline, std::span<const int> ranks);
 /// Of one.
 RankStep step_of(const Pipeline& pipeline, int rank);
-/// Of the first rank of every stage; of an interleaved schedule, of those that share their devices.
+/// Of the first rank of every stage; of an interleaved schedule, of those that share their devices. What the ranks of a stage move
+/// is without its pieces.
 std::vector<RankStep> steps_of_stages(const Pipeline& pipeline);
 
 /// The same step without sections: what they hold stands where they run.

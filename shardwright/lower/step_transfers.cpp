@@ -4,8 +4,11 @@
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
-TransfersOfRanks::TransfersOfRanks(const Pipeline& pipeline)
-    : pipeline_(pipeline), steps_(pipeline.stages.size()), crossings_(pipeline.crossings.size()) {}
+TransfersOfRanks::TransfersOfRanks(const Pipeline& pipeline, Detail detail)
+    : pipeline_(pipeline),
+      detail_(detail),
+      steps_(pipeline.stages.size()),
+      crossings_(pipeline.crossings.size()) {}
 
 TransfersOfRanks::Shared TransfersOfRanks::of_step(int stage, const Node& node, int local_rank) {
   const Graph& graph = pipeline_.stage(stage).graph;
@@ -14,13 +17,13 @@ TransfersOfRanks::Shared TransfersOfRanks::of_step(int stage, const Node& node, 
   const Step step = step_of(graph, node);
   auto& ranks = steps_[at(stage)][{step.kind, step.reduction, step.axes, step.dim_from, step.dim_to,
                                    step.from, step.to, shape, step.routing}];
-  auto known = ranks.find(local_rank);
-  if (known == ranks.end())
-    known = ranks
-                .emplace(local_rank, std::make_shared<const Transfer>(shifted(
-                                         transfer_of(step, graph.meshes, shape, local_rank), first_rank)))
-                .first;
-  return known->second;
+  Shared& known = ranks[local_rank];
+  if (!known) {
+    const bool is_outline = detail_ == Detail::outline && is_collective(step.kind);
+    known = std::make_shared<const Transfer>(
+        shifted((is_outline ? outline_of : transfer_of)(step, graph.meshes, shape, local_rank), first_rank));
+  }
+  return known;
 }
 
 PreparedTransfer TransfersOfRanks::of_steps(int stage, const Fusion& fusion, int rank) {

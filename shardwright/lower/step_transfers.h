@@ -13,7 +13,9 @@ namespace shardwright {
 /// share their groups.
 class TransfersOfRanks {
  public:
-  explicit TransfersOfRanks(const Pipeline& pipeline);
+  /// Without pieces of what moves between ranks of a stage: a step costs as many as its group has members.
+  enum class Detail { pieces, outline };
+  explicit TransfersOfRanks(const Pipeline& pipeline, Detail detail = Detail::pieces);
 
   /// Of the steps that are fused.
   PreparedTransfer of_steps(int stage, const Fusion& fusion, int rank);
@@ -28,6 +30,7 @@ class TransfersOfRanks {
   Shared of_step(int stage, const Node& node, int local_rank);
 
   const Pipeline& pipeline_;
+  Detail detail_;
   std::vector<std::map<StepKey, std::map<int, Shared>>> steps_;  // by stage; of each rank
   std::vector<std::optional<TransfersBetween>> crossings_;       // worked out when one is asked for
 };

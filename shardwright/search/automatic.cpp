@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <queue>
 #include <tuple>
 #include <utility>
@@ -54,34 +55,37 @@ class Search {
   Search(Tables& tables, Misses& misses, const PlanRequest& request, double worth)
       : request_(request),
         worth_(worth),
-        cluster_(*request.cluster),
+        cluster_(*request_.cluster),
         cap_(request.options.memory_cap.value_or(usable_bytes(cluster_))),
         tables_(tables),
         misses_(misses),
         record_(request.options.writes_log),
-        trials_(request, record_),
-        others_(request, tables_, trials_, record_),
-        prospects_({request, worth, tables_, misses_, record_, trials_, others_}) {}
+        trials_(request_, record_),
+        others_(request_, tables_, trials_, record_),
+        prospects_({request_, worth, tables_, misses_, record_, trials_, others_}) {}
+  Search(const Search&) = delete;
+  Search& operator=(const Search&) = delete;
 
   /// Throws: Infeasible if nothing can be split.
   Found run() {
-    try_structures();
+    Doing doing(request_.options.deadline.progress(), "search auto");
+    try_structures(doing);
+    if (others_.is_small()) prospects_.try_further(*forecasts_, count_);
     try_other_search();
-    try_overlapped();
-    Plan plan = told();
-    const auto bound = std::isinf(worth_) ? bound_of_all() : std::nullopt;
-    return {std::move(plan),
-            std::move(record_).settled(trials_.best_number()),
-            trials_.does_fit(),
-            trials_.seconds(),
-            trials_.bytes(),
-            trials_.memory(),
-            bound,
-            looked()};
+    if (others_.is_small()) try_overlapped();
+    return found();
   }
+  /// Of a large network, which `run` leaves to whom it is worth it: what may be faster than its forecast says.
+  Found further() {
+    const Doing doing(request_.options.deadline.progress(), "search auto");
+    prospects_.try_further(*forecasts_, count_);
+    try_overlapped();
+    return found();
+  }
+  bool has_further() { return !others_.is_small(); }
 
  private:
-  void try_structures() {
+  void try_structures(Doing& doing) {
     const bool names_modules = !request_.constraints.recomputed.empty();
     const OpenStep open{tables_.samples(), counts(), tables_.has_layers() && !names_modules,
                         experts_of(*tables_.graph(1))};
@@ -91,8 +95,9 @@ class Search {
       throw Infeasible(fmt::format("no plan: {} devices and {} samples cannot be shared out as is fixed{}",
                                    request_.devices, tables_.samples(), conflict_text(open)));
     open_all(std::move(structures));
-    while (!open_.empty() && misses_.least_seconds() * open_.top().seconds <= worth_ &&
-           (!trials_.does_fit() || misses_.least_seconds() * open_.top().seconds <= trials_.seconds())) {
+    while (
+        !open_.empty() && misses_.least_seconds() * open_.top().seconds <= worth_ &&
+        (!trials_.does_fit() || misses_.least_seconds() * open_.top().seconds <= others_.seconds_to_beat())) {
       if (is_late() && prospects_.try_best_forecast()) {
         is_cut_short_ = true;
         break;
@@ -100,7 +105,7 @@ class Search {
       const Open next = open_.top();
       open_.pop();
       look_at(next);
-      doing_.tell(0, [&] { return looked().text() + trials_.best_text(); });
+      doing.tell(0, [&] { return looked().text() + trials_.best_text(); });
       if (forecasts_->forecasts() - best_forecast_at_ > kin_ * most_idle_forecasts &&
           prospects_.try_best_forecast())
         break;
@@ -113,7 +118,6 @@ class Search {
     prospects_.try_later(later_, *forecasts_);
     bound_ = std::min(bound_, later_.bound());
     if (!trials_.does_fit() && std::isinf(worth_)) is_cut_short_ = prospects_.try_least_memory(*forecasts_);
-    prospects_.try_further(*forecasts_, count_);
   }
 
   std::size_t most_unfit() { return others_.is_small() ? most_unfit_of_small : most_trials; }
@@ -265,6 +269,19 @@ class Search {
     if (const Graph* graph = tables_.graph(micro_batches)) trials_.try_overlapped(*graph);
   }
 
+  Found found() {
+    Plan plan = told();
+    const auto bound = std::isinf(worth_) ? bound_of_all() : std::nullopt;
+    return {std::move(plan),
+            record_.settled(trials_.best_number()),
+            trials_.does_fit(),
+            trials_.seconds(),
+            trials_.bytes(),
+            trials_.memory(),
+            bound,
+            looked()};
+  }
+
   Plan told() {
     if (!trials_.best()) {
       const std::string& why = trials_.why().empty() ? tables_.why() : trials_.why();
@@ -337,7 +354,7 @@ class Search {
            (keeps_batch_ ? kept_batch_text(settings_of(request_).pipelining.micro_batches) : "");
   }
 
-  const PlanRequest& request_;
+  const PlanRequest request_;
   double worth_, bound_ = std::numeric_limits<double>::infinity();
   const Cluster& cluster_;
   std::int64_t cap_ = 0;
@@ -356,7 +373,6 @@ class Search {
   double best_forecast_ = std::numeric_limits<double>::infinity();  // seconds of what fits
   int best_forecast_at_ = 0, close_trials_ = 0, kin_ = 1;
   std::string why_;  // a structure can be none
-  Doing doing_{request_.options.deadline.progress(), "search auto"};
 };
 
 }  // namespace
@@ -370,7 +386,10 @@ std::vector<Searcher> automatic() {
            .plan = [](const StepOf& step, const PlanRequest& request) {
              return best_of(step, request,
                             [](Tables& tables, Misses& misses, const PlanRequest& asked, double worth) {
-                              return Search(tables, misses, asked, worth).run();
+                              const auto search = std::make_shared<Search>(tables, misses, asked, worth);
+                              Found out = search->run();
+                              if (search->has_further()) out.further = [search] { return search->further(); };
+                              return out;
                             });
            }}};
 }

@@ -45,6 +45,9 @@ constexpr std::array<Offload, 7> offloads() {
            {.optimizer = 1, .parameters = 1, .activations = 1}}};
 }
 
+/// Of a large network: where all copies of the host take a smaller share of a step than this, smaller shares are not tried.
+constexpr double worth_sparing = 0.005;
+
 constexpr double unknown = std::numeric_limits<double>::infinity();
 constexpr double most_seconds = 1e30;  // a limit that limits nothing; with one no bound is sought
 
@@ -61,11 +64,13 @@ class BestOf {
         asked_(request) {}
 
   Plan plan() {
+    if (!may_offload() || !is_host_worth_it()) look_further();
     try_lower_limits();
     try_shares();
     try_contexts();
     if (may_offload()) {
-      if (!is_quick() || !best_.fits || memory_costs_time()) try_offloads();
+      if (!is_quick() || is_host_worth_it()) try_offloads();
+      look_further();
       if (best_.fits && best_.plan.settings.offload.is_on()) try_smaller_shares();
     }
     best_.plan.compared = looked_.text() + best_.plan.compared;
@@ -94,6 +99,19 @@ class BestOf {
       } catch (const Infeasible&) {
         break;
       }
+  }
+
+  /// What may be faster than its forecast says, of the search that has the best plan.
+  void look_further() {
+    if (!best_.further) return;
+    Found more = best_.further();
+    looked_.forecasts += more.looked.forecasts - best_.looked.forecasts;
+    looked_.programs += more.looked.programs - best_.looked.programs;
+    if (is_of_first_)
+      bound_ = more.bound;
+    else
+      more.tried = with_taken(std::move(best_.tried), more.tried, cap_);
+    best_ = std::move(more);
   }
 
   void take_if_better(Found other) {
@@ -137,6 +155,7 @@ class BestOf {
   bool try_other(PlanRequest asked) try {
     Misses misses;  // those with whole sequences, or equal shares, err otherwise
     Found other = run_(tables_, misses, asked, best_.fits ? best_.seconds : most_seconds);
+    if (other.further) other = other.further();
     looked_.add(other.looked);
     if (const auto least = least_of(other, misses); bound_ && least) bound_ = std::min(*bound_, *least);
     const bool is_taken = is_better(other);
@@ -144,7 +163,7 @@ class BestOf {
       if (t.fate == Fate::taken) t.fate = Fate::slower;
     std::vector<Tried> all = std::move(best_.tried);
     all.insert(all.end(), other.tried.begin(), other.tried.end());
-    if (is_taken) best_ = std::move(other), asked_ = std::move(asked);
+    if (is_taken) best_ = std::move(other), asked_ = std::move(asked), is_of_first_ = false;
     best_.tried = std::move(all);
     return is_taken;
   } catch (const Infeasible&) {
@@ -171,6 +190,8 @@ class BestOf {
     return !c.offload && c.hosted.empty() && settings_of(c).framework == own_framework &&
            request_.cluster->kinds.empty();
   }
+
+  bool is_host_worth_it() const { return !best_.fits || memory_costs_time(); }
 
   /// What does not fit may be faster than the best: there is something to win.
   bool memory_costs_time() const {
@@ -276,6 +297,7 @@ class BestOf {
 
   void try_smaller_shares() {
     if (best_.plan.structure.empty()) return;  // of another search
+    if (!is_quick() && best_.seconds - seconds_without_host() < worth_sparing * best_.seconds) return;
     constexpr int halvings = 3;
     for (const OffloadKind& kind : offload_kinds) {
       const double all = best_.plan.settings.offload.*kind.share;
@@ -286,6 +308,17 @@ class BestOf {
     }
     for (const OffloadKind& kind : offload_kinds)
       if (best_.plan.settings.offload.*kind.share > 0) try_shares_of_stages(kind);
+  }
+
+  /// Of the best one's structure with all on devices that hold it, or nothing if that is none.
+  double seconds_without_host() try {
+    PlanRequest asked = with_best_structure();
+    asked.constraints.offload = Offload{};
+    asked.options.memory_cap = std::numeric_limits<std::int64_t>::max() / 2;
+    Misses misses;
+    return run_(tables_, misses, asked, most_seconds).seconds;
+  } catch (const Infeasible&) {
+    return 0;
   }
 
   /// Stages hold unlike much, the last ones the fewest micro-batches: nothing of a stage, or half as much.
@@ -302,22 +335,26 @@ class BestOf {
       }
   }
 
-  bool try_with_structure(const Offload& offload) {
+  PlanRequest with_best_structure() const {
     PlanRequest asked = request_;
     asked.constraints = merged(asked.constraints, parse_constraints({"structure", best_.plan.structure}));
-    return try_offload(offload, asked);
+    return asked;
   }
+
+  bool try_with_structure(const Offload& offload) { return try_offload(offload, with_best_structure()); }
 
   bool try_offload(const Offload& offload) { return try_offload(offload, asked_); }
   /// Returns whether it is better.
   bool try_offload(const Offload& offload, PlanRequest asked) try {
     asked.constraints.offload = offload;
     asked.options.host_cap = usable_host_bytes(*request_.cluster);
-    Misses misses;  // those with all on the devices err otherwise
+    Misses own;  // those with all on the devices err otherwise
+    Misses& misses = is_quick() ? own : misses_with_host_;
     Found other = run_(tables_, misses, asked, best_.fits ? best_.seconds : most_seconds);
     looked_.add_again(other.looked);
     if (!is_better(other)) return false;
     bound_ = bound_with_host_;
+    is_of_first_ = false;
     take(std::move(other));
     return true;
   } catch (const Infeasible&) {
@@ -327,9 +364,10 @@ class BestOf {
   const PlanRequest& request_;
   const Run& run_;
   Tables tables_;
-  Misses misses_;
+  Misses misses_, misses_with_host_;  // of large networks: what one share was seen to take, others will
   double cap_;
   Found best_;
+  bool is_of_first_ = true;                // search, with nothing on the host
   std::optional<double> bound_;            // seconds that no plan undercuts
   std::optional<double> bound_with_host_;  // the same of plans with memory on the host, too
   Looked looked_;

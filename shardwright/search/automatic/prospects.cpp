@@ -145,24 +145,26 @@ void Prospects::forecast_some(Candidates& forecasts, std::vector<std::size_t> nu
 
 void Prospects::try_later(Later& later, Candidates& forecasts) {
   std::map<Schedule, int> trials;  // of each
-  const int most = of_.others.is_tiny() ? most_later_of_tiny : most_later_of_schedule;
+  const int most_alike = of_.others.is_tiny() ? most_later_of_tiny : most_later_of_schedule;
   const double near = of_.others.is_tiny()    ? near_of_tiny
                       : of_.others.is_small() ? std::max(near_of_small, of_.misses.near())
                                               : of_.misses.near();
-  const double best = std::min(of_.worth, of_.trials.does_fit() ? of_.trials.seconds() : of_.worth);
+  double most = near * std::min(of_.worth, of_.trials.does_fit() ? of_.trials.seconds() : of_.worth);
+  if (!of_.others.is_small() && of_.trials.does_fit())
+    most = std::min(most, of_.others.seconds_to_beat() / of_.misses.least_seconds());
   const std::function<bool()> is_late = [this] { return this->is_late(); };
   for (Candidate& c :
-       later.candidates(forecasts, of_.record, {near * best, !of_.others.is_small(), is_late})) {
+       later.candidates(forecasts, of_.record, {most, !of_.others.is_small(), is_late})) {
     Candidate& own = all_[add(std::move(c))];
     const bool fits = of_.trials.does_fit();
     const double seconds = likely_seconds(own);
     const bool may_be_best = seconds < of_.worth && (!fits || seconds < near * of_.trials.seconds());
     int& alike = trials[schedule_of(own.structure)];
-    if (!may_be_best || is_late() || alike >= most) continue;
+    if (!may_be_best || is_late() || alike >= most_alike) continue;
     ++alike;
     try_one(own);
     const bool is_far = of_.record[own.number].seconds > far_of_later * of_.trials.seconds();
-    if (of_.trials.does_fit() && is_far) alike = most;
+    if (of_.trials.does_fit() && is_far) alike = most_alike;
   }
 }
 
@@ -301,7 +303,9 @@ void Prospects::add_forecast(std::size_t number, double least_seconds, Candidate
 /// the same is there without.
 Candidate* Prospects::likeliest(double seconds, const std::function<bool(const Candidate&)>& may_be) {
   Candidate* out = nullptr;
+  const double to_beat = of_.others.seconds_to_beat();
   for (Candidate& c : all_) {
+    if (of_.misses.least_seconds() * c.least_seconds > to_beat) continue;
     const bool is_other = !repeats_layers(c.structure) || c.layers_again > 0;
     if (c.is_tried || !is_other || likely_seconds(c) >= seconds || !may_be(c)) continue;
     out = &c, seconds = likely_seconds(c);
