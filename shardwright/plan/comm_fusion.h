@@ -11,6 +11,7 @@
 // A parameter with a number of its own leaves that aside: equal numbers run as one, 0 always alone.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <map>
@@ -43,6 +44,11 @@ double full_at(int k);
 
 /// Buckets that mode auto makes, about, of what takes `moving` seconds and `bytes`, where starting one takes `starting`.
 double filled_buckets(double moving, double starting, double bytes);
+
+/// Gathers in passes are joined while moving takes no longer than starting.
+inline bool moves_as_starts(double moving, double starting) { return moving <= starting; }
+/// And of these so many are left, about.
+inline double filled_gathers(double moving, double starting) { return std::max(1.0, moving / starting); }
 
 struct CommFusion {
   BucketLimit all_reduce = {};

@@ -9,6 +9,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/lower/traffic.h"
+#include "shardwright/passes/parameter_steps.h"
 #include "shardwright/simulate/late_transfers.h"
 #include "shardwright/simulate/simulation.h"
 #include "shardwright/simulate/stage_prices.h"
@@ -54,10 +55,14 @@ class GroupFigures {
   GroupFigures& operator=(const GroupFigures&) = delete;
 
   const TimedStep& timed() const { return timed_; }
-  /// Of what `of` has counted.
-  const OfPhases<double>& late_seconds() const { return late_seconds_; }
-  const Starts& late_starts() const { return late_starts_; }
-  const Starts& update_starts() const { return update_starts_; }
+  /// With what others of its stage have to know.
+  PieceEstimate of_piece(const SimulatedRank& ran) {
+    for (const auto& [stage, prices] : prices_)
+      parameters_.emplace(stage, parameter_steps(pipeline_.stage(stage).graph));
+    Estimate all = of(ran);
+    piece_.all = std::move(all);
+    return std::move(piece_);
+  }
 
   Estimate of(const SimulatedRank& ran) {
     out_.operators.resize(at(pipeline_.stage_count()));  // also of stages that compute nothing
@@ -191,11 +196,8 @@ class GroupFigures {
       const Phase phase =
           is_of_update ? graph.node(graph.value(node.operands.front()).producer).phase : node.phase;
       out_.phase_communication_seconds[phase] += seconds;
-      if (is_of_update && phase != Phase::update) late_seconds_[phase] += seconds;
-      if (is_of_update) {
-        const auto [starting, moving, bytes] = prices.among_many(transfer);
-        (phase == Phase::update ? update_starts_ : late_starts_).add({starting, moving, bytes}, times[t]);
-      }
+      if (is_of_update && phase != Phase::update) piece_.late_seconds[phase] += seconds;
+      if (!parameters_.empty()) count_starts(transfer, phase, times[t]);
       for (int n = 0; n < static_cast<int>(transfer.parts.size()); ++n) {
         const Node& part = graph.node({transfer.node.index + n});
         if (!is_transfer(part)) continue;
@@ -203,6 +205,22 @@ class GroupFigures {
         out_.collectives[std::string(name_of(*part.op->step))] += times[t];
       }
     }
+  }
+
+  /// Of what `phase` has made, or reads.
+  void count_starts(const PreparedTransfer& t, Phase phase, int times) {
+    StagePrices& prices = prices_.at(t.to_stage);
+    const Node& node = prices.graph().node(t.node);
+    const auto [starting, moving, bytes] = prices.among_many(t);
+    const Starts starts{starting, moving, bytes, prices.seconds_of(t)};
+    PieceStarts& all = piece_.starts;
+    if (node.phase == Phase::update) return (phase == node.phase ? all.update : all.late).add(starts, times);
+    if (!parameters_.at(t.to_stage)[at(t.node.index)].is_valid()) return;
+    const bool is_gather = node.op->step == StepKind::all_gather;
+    if (!is_gather && node.op->step != StepKind::reduce_scatter) return;  // what is summed whole is read at once
+    if (!is_gather || moves_as_starts(moving, starting))
+      (is_gather ? all.gathers[phase] : all.sums)
+          .add(starts, static_cast<double>(times) / pipeline_.micro_batches());
   }
 
   void add_leaves(const Graph& graph) {
@@ -219,8 +237,8 @@ class GroupFigures {
   std::map<int, StagePrices> prices_;  // by stage
   std::vector<SectionFigures> sections_;
   Estimate out_;
-  OfPhases<double> late_seconds_;  // of transfers of what passes make, that the update waits for
-  Starts late_starts_, update_starts_;
+  std::map<int, std::vector<ValueId>> parameters_;  // by stage and node; asked for a piece
+  PieceEstimate piece_;
 };
 
 /// The fastest links that join all devices of two groups.
@@ -337,11 +355,7 @@ PieceEstimate estimate_piece(Program program, const Cluster& cluster) {
   const Pipeline pipeline(std::move(program));
   std::deque<GroupFigures> groups = groups_of(pipeline, cluster);
   const std::vector<SimulatedRank> ran = simulated(groups, pipeline, cluster, false);
-  PieceEstimate out{groups.front().of(ran.front()), {}};
-  out.late_seconds = groups.front().late_seconds();
-  out.late_starts = groups.front().late_starts();
-  out.update_starts = groups.front().update_starts();
-  return out;
+  return groups.front().of_piece(ran.front());
 }
 
 std::span<const Estimate> stages_of(const Estimate& e) {

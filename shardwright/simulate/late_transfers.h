@@ -12,17 +12,31 @@ namespace shardwright {
 struct Starts {
   double longest = 0;            // of one
   double moving = 0, bytes = 0;  // of all, started together
+  double seconds = 0;            // of all, as they are
 
   void add(const Starts& other, double times = 1) {
-    moving += times * other.moving, bytes += times * other.bytes;
+    moving += times * other.moving, bytes += times * other.bytes, seconds += times * other.seconds;
     longest = std::max(longest, other.longest);
+  }
+};
+
+/// Of all that moves parameters or their gradients.
+struct PieceStarts {
+  OfPhases<Starts> gathers = {};  // of weights in the passes of a micro-batch
+  Starts sums = {};               // of gradients in its backward
+  Starts late = {}, update = {};  // once a step: of what the update waits for, and its own
+
+  void add(const PieceStarts& other, double times = 1) {
+    for (Phase phase : {Phase::forward, Phase::backward}) gathers[phase].add(other.gathers[phase], times);
+    for (Starts PieceStarts::*part : {&PieceStarts::sums, &PieceStarts::late, &PieceStarts::update})
+      (this->*part).add(other.*part, times);
   }
 };
 
 struct PieceEstimate {
   Estimate all;
-  OfPhases<double> late_seconds;  // of its phase_communication_seconds, what the update waits for
-  Starts late_starts = {}, update_starts = {};  // of these, and of the update's own
+  OfPhases<double> late_seconds = {};  // of its phase_communication_seconds, what the update waits for
+  PieceStarts starts = {};
 };
 
 PieceEstimate estimate_piece(Program program, const Cluster& cluster);

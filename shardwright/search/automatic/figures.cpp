@@ -169,8 +169,7 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
     out.late += late;
     out.transfers[phase] = (out.transfers[phase] - late) / program.micro_batches;
   }
-  if (settings_of(asked).comm_fusion.is_automatic())
-    out.late_starts = piece.late_starts, out.update_starts = piece.update_starts;
+  if (settings_of(asked).comm_fusion.is_automatic()) out.starts = piece.starts;
   out.received = received_bytes(program.graph, Phase::forward);
   out.tied = received_bytes(program.graph, Phase::forward, true);
   out.returned = received_bytes(program.graph, Phase::update);
@@ -207,9 +206,6 @@ Figures between(const Figures& few, const Figures& more, double share) {
     move(out.*part, more.*part);
   for (const Phase phase : {Phase::forward, Phase::backward, Phase::weights, Phase::update})
     move(out.transfers[phase], more.transfers[phase]);
-  for (Starts Figures::*starts : {&Figures::late_starts, &Figures::update_starts})
-    for (double Starts::*part : {&Starts::longest, &Starts::moving, &Starts::bytes})
-      move((out.*starts).*part, (more.*starts).*part);
   for (std::size_t pass : {std::size_t{0}, std::size_t{1}}) move(out.contended[pass], more.contended[pass]);
   return out;
 }

@@ -38,8 +38,8 @@ struct Figures {
   /// Seconds of what passes make and the update waits for, once a step however many micro-batches there are: it begins in the
   /// last backward.
   double late = 0;
-  /// Of `late`, and of the update's transfers, what starting them takes; none: other pieces' do not join them.
-  Starts late_starts = {}, update_starts = {};
+  /// Of `transfers` and `late`, what starting those of parameters takes; none: other pieces' do not join them.
+  PieceStarts starts = {};
   /// Of these passes, seconds of the transfers that go over the same links as those of data parallelism.
   std::array<double, 2> contended = {};
 

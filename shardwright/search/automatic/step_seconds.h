@@ -25,7 +25,7 @@ class StageSeconds {
   void add(const Figures& f, double times = 1) {
     forward_ += times * f.forward, backward_ += times * f.backward, update_ += times * f.update;
     late_ += times * f.late, weights_ += times * f.weights;
-    late_starts_.add(f.late_starts, times), update_starts_.add(f.update_starts, times);
+    starts_.add(f.starts, times);
     for (Phase phase : {Phase::forward, Phase::backward, Phase::update})
       transfers_[phase] += times * f.transfers[phase];
     for (std::size_t phase = 0; phase < 2; ++phase) contended_[phase] += times * f.contended[phase];
@@ -34,7 +34,7 @@ class StageSeconds {
   void add(const StageSeconds& other) {
     forward_ += other.forward_, backward_ += other.backward_, update_ += other.update_, late_ += other.late_;
     weights_ += other.weights_;
-    late_starts_.add(other.late_starts_), update_starts_.add(other.update_starts_);
+    starts_.add(other.starts_);
     for (Phase phase : {Phase::forward, Phase::backward, Phase::update})
       transfers_[phase] += other.transfers_[phase];
     for (std::size_t phase = 0; phase < 2; ++phase) contended_[phase] += other.contended_[phase];
@@ -61,17 +61,27 @@ class StageSeconds {
   double late(const Late& l) const {
     const double last = std::min(l.backwards, 1.0);
     const double left = std::max(0.0, l.before - (l.backwards - last) * overlap_ * backward_);
-    return std::max(0.0, left + l.waiting * joined(late_, late_starts_) - last * overlap_ * backward_);
+    return std::max(0.0, left + l.waiting * joined(late_, starts_.late) - last * overlap_ * backward_);
   }
   /// Behind the last backward. All transfers go one after the other, those of the update behind what is late.
   double update(double late, double waiting) const {
-    const double transfers = joined(transfers_[Phase::update], update_starts_);
+    const double transfers = joined(transfers_[Phase::update], starts_.update);
     return std::max(update_, late + waiting * transfers + (1 - overlap_) * update_);
   }
 
  private:
   double with_transfers(Phase phase, double beside, double waiting) const {
-    return beside + waiting * std::max(0.0, transfers_[phase] - overlap_ * beside);
+    return beside + waiting * std::max(0.0, transfers(phase) - overlap_ * beside);
+  }
+  /// Of a pass, those of parameters joined.
+  double transfers(Phase phase) const {
+    const Starts& gathers = starts_.gathers[phase];
+    double out = transfers_[phase];
+    if (gathers.longest > 0)
+      out -= std::max(0.0, gathers.seconds - gathers.moving -
+                               filled_gathers(gathers.moving, gathers.longest) * gathers.longest);
+    if (phase == Phase::backward) out -= starts_.sums.seconds - joined(starts_.sums.seconds, starts_.sums);
+    return std::max(0.0, out);
   }
 
   /// Transfers of `seconds`, of which those of several pieces are started together.
@@ -82,15 +92,14 @@ class StageSeconds {
   }
 
   double contention(Phase phase, double beside) const {
-    return beside > 0
-               ? contended_[static_cast<std::size_t>(phase)] * std::min(1.0, transfers_[phase] / beside)
-               : 0;
+    return beside > 0 ? contended_[static_cast<std::size_t>(phase)] * std::min(1.0, transfers(phase) / beside)
+                      : 0;
   }
 
   double overlap_;
   bool is_first_;
   double forward_ = 0, backward_ = 0, update_ = 0, late_ = 0, weights_ = 0;
-  Starts late_starts_, update_starts_;
+  PieceStarts starts_;
   OfPhases<double> transfers_ = {};
   std::array<double, 2> contended_ = {};
 };

@@ -15,7 +15,10 @@ namespace {
 
 /// Their forward and backward wait for what they move.
 Pieces waited_for(Pieces pieces) {
-  for (Figures& f : pieces) f.transfers[Phase::forward] = f.transfers[Phase::backward] = 0;
+  for (Figures& f : pieces) {
+    f.transfers[Phase::forward] = f.transfers[Phase::backward] = 0;
+    f.starts.gathers = {}, f.starts.sums = {};
+  }
   return pieces;
 }
 
@@ -28,7 +31,7 @@ Cluster of_several(Cluster cluster, bool is_by_shares) {
 
 /// Without the update, of which replicas may each do a share.
 Pieces passes_alone(Pieces pieces) {
-  for (Figures& f : pieces) f.transfers = {}, f.update = f.late = 0, f.late_starts = f.update_starts = {};
+  for (Figures& f : pieces) f.transfers = {}, f.starts = {}, f.update = f.late = 0;
   return pieces;
 }
 
@@ -328,7 +331,7 @@ std::optional<Pieces> Tables::of_stage(const Constraints& s) {
           with.transfers[pass] - without.transfers[pass] -
               (waited ? waited.more(k, pass == Phase::forward ? &Figures::forward : &Figures::backward) : 0));
     f.transfers[Phase::update] = with.transfers[Phase::update];
-    f.late = with.late, f.late_starts = with.late_starts, f.update_starts = with.update_starts;
+    f.late = with.late, f.starts = with.starts;
     if (shares_links(s))
       f.contended = {(*own)[k].transfers[Phase::forward], (*own)[k].transfers[Phase::backward]};
     f.update = with.update, f.parameters = with.parameters, f.states = with.states, f.sums = with.sums;
