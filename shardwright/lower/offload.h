@@ -21,11 +21,12 @@ Graph with_hosted(Graph graph, const Offload& offload);
 /// Times what two neighbours hold at most, what is copied each way may hold of the device's memory. With one of fetches a layer's
 /// activations were waited for a sixth of the step, with three no less than with two.
 constexpr int evicts_held = 1, fetches_held = 2;
-/// Bytes of it, in a phase that copies `of_all` in all: what goes to the host is to leave the device. Where that is less than
-/// `of_two`, one copy is on its way beside the one before.
+/// And one of so many shares of what the phase copies in all: what goes to the host is to leave the device.
+constexpr int shares_of_copies = 16;
+/// Bytes of it, in a phase that copies `of_all`. Where that is less than `of_two`, one copy is on its way beside the one before.
 template <class Bytes>
-constexpr Bytes most_held(int times, Bytes of_two, Bytes of_all) {
-  return std::min(static_cast<Bytes>(times) * of_two, of_all / Bytes{16});
+constexpr Bytes most_held(int times, Bytes of_two, Bytes of_all, int shares = shares_of_copies) {
+  return std::min(static_cast<Bytes>(times) * of_two, of_all / static_cast<Bytes>(shares));
 }
 
 /// What phases copy one way, in the order of the copies.
@@ -37,7 +38,9 @@ class CopiedBytes {
     last_[phase] = bytes;
   }
   std::int64_t of_two(Phase phase) const { return of_two_[phase]; }
-  std::int64_t most(int times, Phase phase) const { return most_held(times, of_two_[phase], of_all_[phase]); }
+  std::int64_t most(int times, Phase phase, int shares = shares_of_copies) const {
+    return most_held(times, of_two_[phase], of_all_[phase], shares);
+  }
 
  private:
   OfPhases<std::int64_t> of_two_ = {}, of_all_ = {}, last_ = {};  // of two neighbours at most

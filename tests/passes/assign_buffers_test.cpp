@@ -8,6 +8,8 @@
 #include "shardwright/frontend/model.h"
 #include "shardwright/lower/spmd.h"
 #include "shardwright/passes/compile.h"
+#include "shardwright/passes/optimize.h"
+#include "shardwright/passes/parameter_steps.h"
 #include "shardwright/plan/complete.h"
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/estimate.h"
@@ -262,6 +264,41 @@ TEST(PrefetchGathers, hides_gathers_of_weights_for_little_memory) {
   late = start_transfers(assign_buffers(late, {redistributor}), {redistributor});
   EXPECT_LT(ahead, 0.2 * estimate(late, cluster).exposed_communication_seconds);
   EXPECT_LT(static_cast<double>(p.arena_bytes), 1.09 * static_cast<double>(late.arena_bytes));
+}
+
+/// The same with each gather of weights behind the one before.
+Program one_ahead(Program p, const PassContext& context) {
+  const std::vector<ValueId> parameters = parameter_steps(p.graph);
+  const std::vector<bool> is_ahead = gathers_ahead(p.graph);
+  p.starts = p.graph.node_ids();
+  NodeId behind{0};
+  for (const Fusion& f : fusions_of(p.graph)) {
+    const auto first = static_cast<std::size_t>(f.begin.index);
+    if (!is_ahead[first] || !parameters[first].is_valid()) continue;
+    while (p.graph.node(behind).is_fused || p.graph.node(behind).phase != p.graph.node(f.begin).phase)
+      ++behind.index;
+    for (NodeId id = f.begin; id < f.end; ++id.index) p.starts[static_cast<std::size_t>(id.index)] = behind;
+    behind = f.end;
+  }
+  return start_transfers(assign_buffers(std::move(p), context), context);
+}
+
+TEST(PrefetchGathers, hides_large_weights_by_more_than_what_stands_before_them) {
+  const Cluster cluster = cluster_called("a100-80g:16x8");
+  Model m = build_model("llama2-7b",
+                        {.global_batch = 512, .precision = *precision_called("bf16"), .micro_batches = 4});
+  add_train_step(m.graph, m.loss, {.name = "adamw"});
+  const Program p =
+      compile(m.graph, make_plan(m.graph, {.devices = 128,
+                                           .cluster = cluster,
+                                           .parallel = Parallel::data_parallel,
+
+                                           .constraints = constraints_of({.optimizer_parallel = {3, 0}}),
+                                           .micro_batches = {.count = 4}}));
+  Redistributor redistributor(p.graph.meshes[0]);
+  const Program one = one_ahead(p, {redistributor});
+  EXPECT_LT(estimate(p, cluster).exposed_communication_seconds,
+            0.8 * estimate(one, cluster).exposed_communication_seconds);
 }
 
 // Peers write the result of an all_reduce as soon as it is started, so its memory must be free by then.
