@@ -62,7 +62,7 @@ std::vector<Pass> StepSeconds::passes(double waiting, bool contended) const {
   std::vector<Pass> out;
   for (const StageSeconds& part : parts_) {
     out.push_back(part.pass(waiting));
-    if (contended) out.back() += part.contention();
+    if (contended) out.back() += part.contention(), out.back() += part.first_gathers(p_.micro_batches);
   }
   return out;
 }

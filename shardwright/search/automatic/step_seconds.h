@@ -51,6 +51,11 @@ class StageSeconds {
   Pass contention() const {
     return {contention(Phase::forward, forward_), contention(Phase::backward, backward_), share_of_weights()};
   }
+  /// How much longer passes take, as nothing hides the first gather of weights; of one micro-batch the forward hides the backward's.
+  Pass first_gathers(int micro_batches) const {
+    return {first_gather(Phase::forward, forward_),
+            micro_batches > 1 ? first_gather(Phase::backward, backward_) : 0, share_of_weights()};
+  }
   /// Of what the update waits for, when the last backward of the part is over; `before`: of other parts.
   struct Late {
     double before = 0;
@@ -78,10 +83,17 @@ class StageSeconds {
     const Starts& gathers = starts_.gathers[phase];
     double out = transfers_[phase];
     if (gathers.longest > 0)
-      out -= std::max(0.0, gathers.seconds - gathers.moving -
-                               filled_gathers(gathers.moving, gathers.longest) * gathers.longest);
+      out -= std::max(0.0, gathers.seconds - gathers.moving - buckets_of(gathers) * gathers.longest);
     if (phase == Phase::backward) out -= starts_.sums.seconds - joined(starts_.sums.seconds, starts_.sums);
     return std::max(0.0, out);
+  }
+
+  static double buckets_of(const Starts& gathers) { return filled_gathers(gathers.moving, gathers.longest); }
+  double first_gather(Phase phase, double beside) const {
+    const Starts& gathers = starts_.gathers[phase];
+    if (gathers.longest <= 0) return 0;
+    const double first = gathers.longest + gathers.moving / buckets_of(gathers);
+    return std::max(0.0, first - std::max(0.0, transfers(phase) - overlap_ * beside));
   }
 
   /// Transfers of `seconds`, of which those of several pieces are started together.

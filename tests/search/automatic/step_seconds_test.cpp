@@ -90,8 +90,30 @@ TEST(StepSeconds, are_those_of_the_program_where_weights_are_gathered) {
                             "dp=32,tp=2,pp=1,micro_batches=1,zero=3,sequence_parallel=1"}) {
     SCOPED_TRACE(words);
     const auto [forecast, program] = beside(request, step, words);
-    EXPECT_NEAR(forecast.seconds / program.step_seconds(), 1, 0.05);
+    EXPECT_NEAR(forecast.seconds / program.step_seconds(), 1, 0.06);
     EXPECT_LE(0.99 * forecast.hopeful_seconds, program.step_seconds());
+  }
+}
+
+/// Each gather was counted as if it started by itself: of small weights on many devices what no step was to undercut was 1.8 times what
+/// programs take.
+TEST(StepSeconds, are_those_of_the_program_where_many_ranks_gather) {
+  constexpr int devices = 512;
+  const StepOf step = [](int micro_batches) {
+    Model m = build_model("llama:layers=16,hidden=1024,heads=16,kv_heads=4,ffn=2048,vocab=8192,seq=512",
+                          {.global_batch = 4 * devices,
+                           .precision = *precision_called("bf16"),
+                           .micro_batches = micro_batches});
+    add_train_step(m.graph, m.loss, {.name = "adamw"});
+    return std::move(m.graph);
+  };
+  const PlanRequest request = request_for(cluster_called("a100-80g:512"), devices);
+  for (const char* words :
+       {"dp=512,tp=1,pp=1,micro_batches=1,zero=3", "dp=512,tp=1,pp=1,micro_batches=4,zero=3"}) {
+    SCOPED_TRACE(words);
+    const auto [forecast, program] = beside(request, step, words);
+    EXPECT_NEAR(forecast.seconds / program.step_seconds(), 1, 0.08);
+    EXPECT_LE(forecast.least_seconds, program.step_seconds());
   }
 }
 
