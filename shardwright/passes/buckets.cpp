@@ -14,9 +14,6 @@ namespace {
 
 using Mode = BucketLimit::Mode;
 
-/// So many fill a device: however long starting one takes, of thousands of ranks, it is no larger.
-constexpr std::int64_t buckets_of_memory = 32;
-
 /// When a bucket has no room for one more.
 enum class Filling : std::uint8_t {
   alone,       // always
@@ -188,8 +185,7 @@ class Filler {
 
   /// Several lie in memory at a time.
   std::int64_t most_held() const {
-    const std::int64_t bytes = context_.cluster ? context_.cluster->memory_bytes : 0;
-    return bytes > 0 ? bytes / buckets_of_memory : std::numeric_limits<std::int64_t>::max();
+    return most_bucket_bytes(context_.cluster ? context_.cluster->memory_bytes : 0);
   }
 
   void close(Bucket bucket) {

@@ -41,9 +41,10 @@ Program compile(PlannedGraph planned, const Cluster& cluster, const CompileOptio
   program.lanes = planned.micro_batches.lanes;
   program.keeps_sends = planned.micro_batches.keeps_sends;
   program.is_repeated = std::move(is_repeated);
-  return optimize(std::move(program),
-                  {redistributor, options.formats, planned.comm_fusion, planned.offload, &cluster},
-                  {.after = options.after, .verifies = options.verifies});
+  return optimize(
+      std::move(program),
+      {redistributor, options.formats, planned.comm_fusion, planned.offload, &cluster, options.is_piece},
+      {.after = options.after, .verifies = options.verifies});
 }
 
 Program compile(PlannedGraph planned, const CompileOptions& options) {

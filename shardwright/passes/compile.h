@@ -19,6 +19,7 @@ struct CompileOptions {
   AfterPass after = {};    // sees the program after each pass
   FormatsOf formats = {};  // of the backend that the program is for; none: everything is row-major
   bool verifies = true;    // the graph after each pass
+  bool is_piece = false;   // what it receives is made on the same devices, and what it sends is used there
   std::optional<std::int64_t> order =
       {};  // blocks in which the sequence stands; not said: as its own operators let it
 };

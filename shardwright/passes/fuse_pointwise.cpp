@@ -37,9 +37,9 @@ struct Emitted {
 
 class PointwiseFuser {
  public:
-  explicit PointwiseFuser(const Program& program)
+  PointwiseFuser(const Program& program, bool is_piece)
       : graph_(program.graph),
-        has_one_backward_(program.batch_parts() == 1 && !is_of_pipeline(program.graph)),
+        has_one_backward_(program.batch_parts() == 1 && (is_piece || !is_of_pipeline(program.graph))),
         users_(users_of(graph_)),
         needs_(graph_.nodes.size()),
         emitted_(graph_.nodes.size()) {
@@ -176,8 +176,8 @@ Graph reordered(Graph graph, const std::vector<Emitted>& order) {
 
 }  // namespace
 
-Program fuse_pointwise(Program program, const PassContext&) {
-  const std::vector<Emitted> order = PointwiseFuser(program).run();
+Program fuse_pointwise(Program program, const PassContext& context) {
+  const std::vector<Emitted> order = PointwiseFuser(program, context.is_piece).run();
   program.graph = reordered(std::move(program.graph), order);
   return program;
 }

@@ -20,7 +20,8 @@ struct PassContext {
   CommFusion fusion = {};
   Offload offload = {};
   const Cluster* cluster =
-      nullptr;  // by whose prices parts of micro-batches take turns; none: all takes the same
+      nullptr;            // by whose prices parts of micro-batches take turns; none: all takes the same
+  bool is_piece = false;  // of a step without stages, whatever it receives and sends
 };
 
 struct Pass {

@@ -8,6 +8,7 @@
 // Here is only said where it starts; assign_buffers keeps its place free from there on.
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "shardwright/base/index.h"
@@ -32,10 +33,6 @@ NodeId ready(const Graph& graph, const Fusion& gathers) {
   return out;
 }
 
-/// Of a pass's weights an eighth at most, and times what two neighbours hold at most, may be ahead with what is in use: llama2-7b sharded over
-/// 128 A100, a sample each, took 5.05 s with one gather ahead, and takes 4.31 s.
-constexpr int weights_held = 2, shares_of_weights = 8;
-
 /// Fusions before its reader: fetches may have been ready since the forward, and take memory from where they start.
 /// Of a phase that fetches little one is ahead, and of others several.
 constexpr std::size_t most_ahead = 12, most_ahead_of_many = 60;
@@ -43,8 +40,11 @@ constexpr std::size_t most_ahead = 12, most_ahead_of_many = 60;
 /// Gathers or fetches, in their order.
 class Ahead {
  public:
-  /// They may hold most_held(times, .., shares) bytes.
-  Ahead(int times, int shares) : times_(times), shares_(shares) {}
+  struct Limits {
+    int times = 1, shares = 1;  // of most_held
+    std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
+  };
+  explicit Ahead(const Limits& limits) : limits_(limits) {}
 
   void add(const Graph& graph, const Fusion& copies) {
     Copy next{.end = copies.end, .bytes = 0, .phase = graph.node(copies.begin).phase};
@@ -68,7 +68,9 @@ class Ahead {
   }
 
  private:
-  std::int64_t most(Phase phase) const { return copied_.most(times_, phase, shares_); }
+  std::int64_t most(Phase phase) const {
+    return std::min(limits_.bytes, copied_.most(limits_.times, phase, limits_.shares));
+  }
 
   struct Copy {
     NodeId end;
@@ -76,7 +78,7 @@ class Ahead {
     Phase phase;
   };
   std::vector<Copy> all_;
-  int times_, shares_;
+  Limits limits_;
   CopiedBytes copied_;
   std::size_t done_ = 0, first_ = 0;  // that is held
   std::int64_t held_ = 0;
@@ -84,7 +86,7 @@ class Ahead {
 
 }  // namespace
 
-Program prefetch_gathers(Program program, const PassContext&) {
+Program prefetch_gathers(Program program, const PassContext& context) {
   const Graph& graph = program.graph;
   const std::vector<bool> is_ahead = gathers_ahead(graph);
   program.starts = graph.node_ids();
@@ -96,8 +98,9 @@ Program prefetch_gathers(Program program, const PassContext&) {
   const auto is_fetch = [&](const Fusion& f) { return graph.node(f.begin).op->step == StepKind::fetch; };
   const std::vector<ValueId> parameters = parameter_steps(graph);
   const auto is_weight = [&](const Fusion& f) { return parameters[at(f.begin.index)].is_valid(); };
-  Ahead fetches(fetches_held, shares_of_copies),
-      weights(weights_held, shares_of_weights);  // over links of their own
+  Ahead fetches({fetches_held, shares_of_copies});  // over a link of their own
+  Ahead weights({weights_held, shares_of_weights,
+                 most_bucket_bytes(context.cluster ? context.cluster->memory_bytes : 0)});
   for (const Fusion& f : fusions)
     if (is_ahead[at(f.begin.index)] && (is_fetch(f) || is_weight(f)))
       (is_fetch(f) ? fetches : weights).add(graph, f);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "shardwright/base/name_pattern.h"
@@ -45,13 +46,19 @@ BucketLimit parsed_indices(std::string_view text) {
 
 double full_at(int k) { return std::min(10.0, 0.5 * std::pow(4.0, std::min(k, 10))); }
 
-double filled_buckets(double moving, double starting, double bytes) {
+std::int64_t most_bucket_bytes(std::int64_t memory_bytes) {
+  constexpr std::int64_t buckets_of_memory = 32;
+  if (memory_bytes <= 0) return std::numeric_limits<std::int64_t>::max();
+  return std::max(BucketLimit().bytes(), memory_bytes / buckets_of_memory);
+}
+
+double filled_buckets(double moving, double starting, double bytes, double full_ones) {
   const double most = std::max(most_times_starting * starting,
                                bytes > 0 ? moving * static_cast<double>(BucketLimit().bytes()) / bytes : 0);
   for (int k = 0;; ++k) {
     const double full = std::min(most, starting * full_at(k));
-    if (moving <= full) return k + 1;
-    if (full_at(k) == full_at(k + 1)) return k + moving / full;
+    if (moving <= full) return std::max(k + 1.0, full_ones);
+    if (full_at(k) == full_at(k + 1)) return std::max(k + moving / full, full_ones);
     moving -= full;
   }
 }

@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
 #include <queue>
 #include <tuple>
 #include <utility>
@@ -55,37 +54,34 @@ class Search {
   Search(Tables& tables, Misses& misses, const PlanRequest& request, double worth)
       : request_(request),
         worth_(worth),
-        cluster_(*request_.cluster),
+        cluster_(*request.cluster),
         cap_(request.options.memory_cap.value_or(usable_bytes(cluster_))),
         tables_(tables),
         misses_(misses),
         record_(request.options.writes_log),
-        trials_(request_, record_),
-        others_(request_, tables_, trials_, record_),
-        prospects_({request_, worth, tables_, misses_, record_, trials_, others_}) {}
-  Search(const Search&) = delete;
-  Search& operator=(const Search&) = delete;
+        trials_(request, record_),
+        others_(request, tables_, trials_, record_),
+        prospects_({request, worth, tables_, misses_, record_, trials_, others_}) {}
 
   /// Throws: Infeasible if nothing can be split.
   Found run() {
-    Doing doing(request_.options.deadline.progress(), "search auto");
-    try_structures(doing);
-    if (others_.is_small()) prospects_.try_further(*forecasts_, count_);
+    try_structures();
     try_other_search();
-    if (others_.is_small()) try_overlapped();
-    return found();
-  }
-  /// Of a large network, which `run` leaves to whom it is worth it: what may be faster than its forecast says.
-  Found further() {
-    const Doing doing(request_.options.deadline.progress(), "search auto");
-    prospects_.try_further(*forecasts_, count_);
     try_overlapped();
-    return found();
+    Plan plan = told();
+    const auto bound = std::isinf(worth_) ? bound_of_all() : std::nullopt;
+    return {std::move(plan),
+            std::move(record_).settled(trials_.best_number()),
+            trials_.does_fit(),
+            trials_.seconds(),
+            trials_.bytes(),
+            trials_.memory(),
+            bound,
+            looked()};
   }
-  bool has_further() { return !others_.is_small(); }
 
  private:
-  void try_structures(Doing& doing) {
+  void try_structures() {
     const bool names_modules = !request_.constraints.recomputed.empty();
     const OpenStep open{tables_.samples(), counts(), tables_.has_layers() && !names_modules,
                         experts_of(*tables_.graph(1))};
@@ -105,7 +101,7 @@ class Search {
       const Open next = open_.top();
       open_.pop();
       look_at(next);
-      doing.tell(0, [&] { return looked().text() + trials_.best_text(); });
+      doing_.tell(0, [&] { return looked().text() + trials_.best_text(); });
       if (forecasts_->forecasts() - best_forecast_at_ > kin_ * most_idle_forecasts &&
           prospects_.try_best_forecast())
         break;
@@ -118,6 +114,7 @@ class Search {
     prospects_.try_later(later_, *forecasts_);
     bound_ = std::min(bound_, later_.bound());
     if (!trials_.does_fit() && std::isinf(worth_)) is_cut_short_ = prospects_.try_least_memory(*forecasts_);
+    prospects_.try_further(*forecasts_, count_);
   }
 
   std::size_t most_unfit() { return others_.is_small() ? most_unfit_of_small : most_trials; }
@@ -269,19 +266,6 @@ class Search {
     if (const Graph* graph = tables_.graph(micro_batches)) trials_.try_overlapped(*graph);
   }
 
-  Found found() {
-    Plan plan = told();
-    const auto bound = std::isinf(worth_) ? bound_of_all() : std::nullopt;
-    return {std::move(plan),
-            record_.settled(trials_.best_number()),
-            trials_.does_fit(),
-            trials_.seconds(),
-            trials_.bytes(),
-            trials_.memory(),
-            bound,
-            looked()};
-  }
-
   Plan told() {
     if (!trials_.best()) {
       const std::string& why = trials_.why().empty() ? tables_.why() : trials_.why();
@@ -354,7 +338,7 @@ class Search {
            (keeps_batch_ ? kept_batch_text(settings_of(request_).pipelining.micro_batches) : "");
   }
 
-  const PlanRequest request_;
+  const PlanRequest& request_;
   double worth_, bound_ = std::numeric_limits<double>::infinity();
   const Cluster& cluster_;
   std::int64_t cap_ = 0;
@@ -373,6 +357,7 @@ class Search {
   double best_forecast_ = std::numeric_limits<double>::infinity();  // seconds of what fits
   int best_forecast_at_ = 0, close_trials_ = 0, kin_ = 1;
   std::string why_;  // a structure can be none
+  Doing doing_{request_.options.deadline.progress(), "search auto"};
 };
 
 }  // namespace
@@ -386,10 +371,7 @@ std::vector<Searcher> automatic() {
            .plan = [](const StepOf& step, const PlanRequest& request) {
              return best_of(step, request,
                             [](Tables& tables, Misses& misses, const PlanRequest& asked, double worth) {
-                              const auto search = std::make_shared<Search>(tables, misses, asked, worth);
-                              Found out = search->run();
-                              if (search->has_further()) out.further = [search] { return search->further(); };
-                              return out;
+                              return Search(tables, misses, asked, worth).run();
                             });
            }}};
 }

@@ -212,12 +212,14 @@ class GroupFigures {
     StagePrices& prices = prices_.at(t.to_stage);
     const Node& node = prices.graph().node(t.node);
     const auto [starting, moving, bytes] = prices.among_many(t);
-    const Starts starts{starting, moving, bytes, prices.seconds_of(t)};
+    const Starts starts{starting, moving, bytes, prices.seconds_of(t),
+                        bytes / static_cast<double>(most_bucket_bytes(cluster_.memory_bytes))};
     PieceStarts& all = piece_.starts;
     if (node.phase == Phase::update) return (phase == node.phase ? all.update : all.late).add(starts, times);
     if (!parameters_.at(t.to_stage)[at(t.node.index)].is_valid()) return;
     const bool is_gather = node.op->step == StepKind::all_gather;
-    if (!is_gather && node.op->step != StepKind::reduce_scatter) return;  // what is summed whole is read at once
+    if (!is_gather && node.op->step != StepKind::reduce_scatter)
+      return;  // what is summed whole is read at once
     if (!is_gather || moves_as_starts(moving, starting))
       (is_gather ? all.gathers[phase] : all.sums)
           .add(starts, static_cast<double>(times) / pipeline_.micro_batches());

@@ -13,9 +13,11 @@ struct Starts {
   double longest = 0;            // of one
   double moving = 0, bytes = 0;  // of all, started together
   double seconds = 0;            // of all, as they are
+  double full = 0;               // buckets that their bytes fill
 
   void add(const Starts& other, double times = 1) {
     moving += times * other.moving, bytes += times * other.bytes, seconds += times * other.seconds;
+    full += times * other.full;
     longest = std::max(longest, other.longest);
   }
 };

@@ -64,15 +64,14 @@ class BestOf {
         asked_(request) {}
 
   Plan plan() {
-    if (!may_offload() || !is_host_worth_it()) look_further();
     try_lower_limits();
     try_shares();
     try_contexts();
     if (may_offload()) {
-      if (!is_quick() || is_host_worth_it()) try_offloads();
-      look_further();
+      if (!is_quick() || !best_.fits || memory_costs_time()) try_offloads();
       if (best_.fits && best_.plan.settings.offload.is_on()) try_smaller_shares();
     }
+    if (bound_ && best_.plan.settings.offload.is_on()) *bound_ *= misses_with_host_.least_seconds();
     best_.plan.compared = looked_.text() + best_.plan.compared;
     if (bound_ && *bound_ <= best_.seconds) tell_bound(best_.plan, request_, *bound_, best_.seconds);
     if (request_.stock) request_.stock->tried = std::move(best_.tried);
@@ -99,19 +98,6 @@ class BestOf {
       } catch (const Infeasible&) {
         break;
       }
-  }
-
-  /// What may be faster than its forecast says, of the search that has the best plan.
-  void look_further() {
-    if (!best_.further) return;
-    Found more = best_.further();
-    looked_.forecasts += more.looked.forecasts - best_.looked.forecasts;
-    looked_.programs += more.looked.programs - best_.looked.programs;
-    if (is_of_first_)
-      bound_ = more.bound;
-    else
-      more.tried = with_taken(std::move(best_.tried), more.tried, cap_);
-    best_ = std::move(more);
   }
 
   void take_if_better(Found other) {
@@ -155,7 +141,6 @@ class BestOf {
   bool try_other(PlanRequest asked) try {
     Misses misses;  // those with whole sequences, or equal shares, err otherwise
     Found other = run_(tables_, misses, asked, best_.fits ? best_.seconds : most_seconds);
-    if (other.further) other = other.further();
     looked_.add(other.looked);
     if (const auto least = least_of(other, misses); bound_ && least) bound_ = std::min(*bound_, *least);
     const bool is_taken = is_better(other);
@@ -163,7 +148,7 @@ class BestOf {
       if (t.fate == Fate::taken) t.fate = Fate::slower;
     std::vector<Tried> all = std::move(best_.tried);
     all.insert(all.end(), other.tried.begin(), other.tried.end());
-    if (is_taken) best_ = std::move(other), asked_ = std::move(asked), is_of_first_ = false;
+    if (is_taken) best_ = std::move(other), asked_ = std::move(asked);
     best_.tried = std::move(all);
     return is_taken;
   } catch (const Infeasible&) {
@@ -190,8 +175,6 @@ class BestOf {
     return !c.offload && c.hosted.empty() && settings_of(c).framework == own_framework &&
            request_.cluster->kinds.empty();
   }
-
-  bool is_host_worth_it() const { return !best_.fits || memory_costs_time(); }
 
   /// What does not fit may be faster than the best: there is something to win.
   bool memory_costs_time() const {
@@ -297,6 +280,7 @@ class BestOf {
 
   void try_smaller_shares() {
     if (best_.plan.structure.empty()) return;  // of another search
+    if (is_late()) return;
     if (!is_quick() && best_.seconds - seconds_without_host() < worth_sparing * best_.seconds) return;
     constexpr int halvings = 3;
     for (const OffloadKind& kind : offload_kinds) {
@@ -316,7 +300,9 @@ class BestOf {
     asked.constraints.offload = Offload{};
     asked.options.memory_cap = std::numeric_limits<std::int64_t>::max() / 2;
     Misses misses;
-    return run_(tables_, misses, asked, most_seconds).seconds;
+    const Found other = run_(tables_, misses, asked, most_seconds);
+    looked_.add_again(other.looked);
+    return other.seconds;
   } catch (const Infeasible&) {
     return 0;
   }
@@ -354,7 +340,6 @@ class BestOf {
     looked_.add_again(other.looked);
     if (!is_better(other)) return false;
     bound_ = bound_with_host_;
-    is_of_first_ = false;
     take(std::move(other));
     return true;
   } catch (const Infeasible&) {
@@ -367,7 +352,6 @@ class BestOf {
   Misses misses_, misses_with_host_;  // of large networks: what one share was seen to take, others will
   double cap_;
   Found best_;
-  bool is_of_first_ = true;                // search, with nothing on the host
   std::optional<double> bound_;            // seconds that no plan undercuts
   std::optional<double> bound_with_host_;  // the same of plans with memory on the host, too
   Looked looked_;

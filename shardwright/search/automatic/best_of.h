@@ -37,10 +37,8 @@ struct Found {
   std::optional<double> bound =
       {};  // seconds: no plan that was asked for takes less; not known with a `worth`
   Looked looked = {};
-  std::function<Found()> further = {};  // of large networks: the same search, once it has looked at more
 };
-/// Of structures that may take less than `worth` seconds; takes and leaves what programs took beside forecasts. The
-/// first two have to outlive what it gives. Throws: Infeasible if
+/// Of structures that may take less than `worth` seconds; takes and leaves what programs took beside forecasts. Throws: Infeasible if
 /// nothing can be split.
 using Run = std::function<Found(Tables&, Misses&, const PlanRequest&, double worth)>;
 

@@ -139,17 +139,19 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
   asked.devices = what.stage.devices();
   asked.cluster = what.stage;
   asked.micro_batches = {.count = what.summed,
-                         .splits_backward = what.is_split,
+                         .splits_backward = what.backward == Backward::in_two,
                          .interleave = settings_of(asked).pipelining.interleave};
   PlannedGraph planned = split_by_degrees(part.graph, part.calls, asked);
   planned.offload = {};  // what is on the host is counted apart
   if (mode_of(s) == RecomputeMode::full && is_layer)
     planned.recompute = of_all(part.graph, settings_of(asked).recompute.options);
-  const Program program =
-      compile(std::move(planned), what.stage, {.formats = what.request.formats, .verifies = false});
+  const Program program = compile(std::move(planned), what.stage,
+                                  {.formats = what.request.formats,
+                                   .verifies = false,
+                                   .is_piece = what.backward == Backward::with_update});
   Figures out;
   add_bytes(out, program);
-  if (what.is_split) {
+  if (what.backward == Backward::in_two) {
     out.weights = weights_seconds(program, what.stage);
     return out;
   }

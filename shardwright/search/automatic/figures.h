@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 
 #include "shardwright/search/automatic/network.h"
 #include "shardwright/search/automatic/structure.h"
@@ -43,6 +44,12 @@ struct Figures {
   /// Of these passes, seconds of the transfers that go over the same links as those of data parallelism.
   std::array<double, 2> contended = {};
 
+  /// What passes move is in their seconds already.
+  void wait_in_passes() {
+    transfers[Phase::forward] = transfers[Phase::backward] = 0;
+    starts.gathers = {}, starts.sums = {};
+  }
+
   double lasting() const { return parameters + states + sums; }
 };
 
@@ -55,15 +62,22 @@ Figures sharded(Figures alone, int level, int replicas);
 /// With shares of them on the host, to which a device has the link of `cluster`: copies go on beside all else.
 Figures offloaded(Figures alone, const Offload& offload, const Cluster& cluster);
 
+/// What of a piece's backward is told.
+enum class Backward : std::uint8_t {
+  alone,       // the update comes behind it
+  in_two,      // gradients of inputs, then those of weights: how it falls apart
+  with_update  // a parameter changes where its gradient is made: no stage, replica or micro-batch waits for it
+};
+
 /// Where, and for what, figures are.
 struct FiguresFor {
   const PlanRequest& request;
-  const Cluster& stage;   // its devices
-  int summed = 1;         // micro-batches, of which gradients are added up
-  bool is_split = false;  // backwards, into gradients of inputs and of weights
+  const Cluster& stage;  // its devices
+  int summed = 1;        // micro-batches, of which gradients are added up
+  Backward backward = Backward::alone;
 };
 
-/// Of `part`; with backwards split how they fall apart, and bytes, alone. `is_layer`: of repeated layers, not of what lies between. Throws: Error where `s` cannot split it.
+/// Of `part`; of backwards in two how they fall apart, and bytes, alone. `is_layer`: of repeated layers, not of what lies between. Throws: Error where `s` cannot split it.
 Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& s, const FiguresFor& what);
 
 }  // namespace shardwright::automatic

@@ -59,7 +59,8 @@ class Part {
     const double most =
         front_ == most_.size() ? most_again_ : std::max(most_again_, most_[front_].bytes - saved_);
     const double ahead = std::max(0.0, most_held(fetches_held, on_way_, hosted_kept_) - on_way_);
-    const double passing = (slots_[0] - 1) * (kept_ - saved_) + halves() + most + scores_ + ahead;
+    const double passing =
+        (slots_[0] - 1) * (kept_ - saved_) + halves() + most + scores_ + ahead + seconds_.gathered_ahead();
     const double gradients =
         what_.framework.keeps_gradients ? least_gradients_ : std::max(sums_ + gradients_, least_gradients_);
     return (lasting_ + (1 + what_.framework.slack) * passing + gradients) / stage_.room;

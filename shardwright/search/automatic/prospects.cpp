@@ -153,8 +153,7 @@ void Prospects::try_later(Later& later, Candidates& forecasts) {
   if (!of_.others.is_small() && of_.trials.does_fit())
     most = std::min(most, of_.others.seconds_to_beat() / of_.misses.least_seconds());
   const std::function<bool()> is_late = [this] { return this->is_late(); };
-  for (Candidate& c :
-       later.candidates(forecasts, of_.record, {most, !of_.others.is_small(), is_late})) {
+  for (Candidate& c : later.candidates(forecasts, of_.record, {most, !of_.others.is_small(), is_late})) {
     Candidate& own = all_[add(std::move(c))];
     const bool fits = of_.trials.does_fit();
     const double seconds = likely_seconds(own);
@@ -305,9 +304,10 @@ Candidate* Prospects::likeliest(double seconds, const std::function<bool(const C
   Candidate* out = nullptr;
   const double to_beat = of_.others.seconds_to_beat();
   for (Candidate& c : all_) {
-    if (of_.misses.least_seconds() * c.least_seconds > to_beat) continue;
     const bool is_other = !repeats_layers(c.structure) || c.layers_again > 0;
     if (c.is_tried || !is_other || likely_seconds(c) >= seconds || !may_be(c)) continue;
+    const bool is_as_good = !of_.others.is_small() && of_.misses.least_seconds() * c.least_seconds > to_beat;
+    if (is_as_good && likely_seconds(c) >= of_.trials.seconds()) continue;
     out = &c, seconds = likely_seconds(c);
   }
   return out;

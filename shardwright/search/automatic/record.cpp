@@ -105,14 +105,13 @@ void Record::tell(const Tried& t) {
   if (writes_log_) log_.push_back(line_of(t));
 }
 
-std::vector<Tried> Record::settled(std::size_t taken) const {
-  std::vector<Tried> out = entries_;
-  const double best = out[taken].seconds;
-  for (Tried& t : out)
+std::vector<Tried> Record::settled(std::size_t taken) && {
+  const double best = entries_[taken].seconds;
+  for (Tried& t : entries_)
     if (t.fate == Fate::open && std::max(t.least_seconds, t.seconds) >= best)
       t.fate = t.by == KnownBy::bound ? Fate::beyond : Fate::slower;
-  out[taken].fate = Fate::taken;
-  return out;
+  entries_[taken].fate = Fate::taken;
+  return std::move(entries_);
 }
 
 std::vector<Tried> with_taken(std::vector<Tried> of_first, const std::vector<Tried>& of_taken, double cap) {

@@ -35,7 +35,7 @@ class Record {
 
   const std::vector<std::string>& log() const { return log_; }
   /// With what the search has taken: what is still open of the others follows from what that takes.
-  std::vector<Tried> settled(std::size_t taken) const;
+  std::vector<Tried> settled(std::size_t taken) &&;
 
  private:
   void tell(const Tried& t);

@@ -26,6 +26,8 @@ class StageSeconds {
     forward_ += times * f.forward, backward_ += times * f.backward, update_ += times * f.update;
     late_ += times * f.late, weights_ += times * f.weights;
     starts_.add(f.starts, times);
+    for (Phase phase : {Phase::forward, Phase::backward})
+      of_piece_[phase] = std::max(of_piece_[phase], f.starts.gathers[phase].bytes);
     for (Phase phase : {Phase::forward, Phase::backward, Phase::update})
       transfers_[phase] += times * f.transfers[phase];
     for (std::size_t phase = 0; phase < 2; ++phase) contended_[phase] += times * f.contended[phase];
@@ -35,6 +37,8 @@ class StageSeconds {
     forward_ += other.forward_, backward_ += other.backward_, update_ += other.update_, late_ += other.late_;
     weights_ += other.weights_;
     starts_.add(other.starts_);
+    for (Phase phase : {Phase::forward, Phase::backward})
+      of_piece_[phase] = std::max(of_piece_[phase], other.of_piece_[phase]);
     for (Phase phase : {Phase::forward, Phase::backward, Phase::update})
       transfers_[phase] += other.transfers_[phase];
     for (std::size_t phase = 0; phase < 2; ++phase) contended_[phase] += other.contended_[phase];
@@ -51,7 +55,20 @@ class StageSeconds {
   Pass contention() const {
     return {contention(Phase::forward, forward_), contention(Phase::backward, backward_), share_of_weights()};
   }
-  /// How much longer passes take, as nothing hides the first gather of weights; of one micro-batch the forward hides the backward's.
+  /// Bytes of weights that are gathered while a piece is computed, beside its own.
+  double gathered_ahead() const {
+    double out = 0;
+    for (Phase phase : {Phase::forward, Phase::backward}) {
+      const Starts& all = starts_.gathers[phase];
+      if (all.longest <= 0) continue;
+      const double of_two = all.bytes * std::min(1.0, 2 / buckets_of(all));
+      const double most = std::min(weights_held * of_two, all.bytes / shares_of_weights);
+      out = std::max(out, std::max(of_two, all.full > 0 ? std::min(most, all.bytes / all.full) : most) -
+                              of_piece_[phase]);
+    }
+    return out;
+  }
+  /// How much longer passes take, as nothing hides the first of joined gathers; of one micro-batch the forward hides the backward's.
   Pass first_gathers(int micro_batches) const {
     return {first_gather(Phase::forward, forward_),
             micro_batches > 1 ? first_gather(Phase::backward, backward_) : 0, share_of_weights()};
@@ -88,7 +105,9 @@ class StageSeconds {
     return std::max(0.0, out);
   }
 
-  static double buckets_of(const Starts& gathers) { return filled_gathers(gathers.moving, gathers.longest); }
+  static double buckets_of(const Starts& gathers) {
+    return filled_gathers(gathers.moving, gathers.longest, gathers.full);
+  }
   double first_gather(Phase phase, double beside) const {
     const Starts& gathers = starts_.gathers[phase];
     if (gathers.longest <= 0) return 0;
@@ -99,7 +118,7 @@ class StageSeconds {
   /// Transfers of `seconds`, of which those of several pieces are started together.
   static double joined(double seconds, const Starts& starts) {
     if (starts.longest <= 0) return seconds;
-    const double buckets = filled_buckets(starts.moving, starts.longest, starts.bytes);
+    const double buckets = filled_buckets(starts.moving, starts.longest, starts.bytes, starts.full);
     return std::min(seconds, starts.moving + buckets * starts.longest);
   }
 
@@ -112,6 +131,7 @@ class StageSeconds {
   bool is_first_;
   double forward_ = 0, backward_ = 0, update_ = 0, late_ = 0, weights_ = 0;
   PieceStarts starts_;
+  OfPhases<double> of_piece_ = {};  // bytes that one of the pieces gathers, at most
   OfPhases<double> transfers_ = {};
   std::array<double, 2> contended_ = {};
 };

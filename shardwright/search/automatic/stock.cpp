@@ -15,7 +15,7 @@ Figures Stock::figures(const Network::Part& part, bool is_layer, const Constrain
   stage.name.clear();
   auto found = std::ranges::find(stages_, stage, &std::pair<Cluster, Known>::first);
   if (found == stages_.end()) found = stages_.emplace(stages_.end(), std::move(stage), Known{});
-  const auto [it, is_new] = found->second.try_emplace({&part, of_pieces(s), what.is_split});
+  const auto [it, is_new] = found->second.try_emplace({&part, of_pieces(s), what.backward});
   if (is_new) try {
       it->second = figures_of(part, is_layer, s, what);
     } catch (...) {

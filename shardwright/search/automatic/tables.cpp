@@ -15,10 +15,7 @@ namespace {
 
 /// Their forward and backward wait for what they move.
 Pieces waited_for(Pieces pieces) {
-  for (Figures& f : pieces) {
-    f.transfers[Phase::forward] = f.transfers[Phase::backward] = 0;
-    f.starts.gathers = {}, f.starts.sums = {};
-  }
+  for (Figures& f : pieces) f.wait_in_passes();
   return pieces;
 }
 
@@ -115,9 +112,9 @@ const Network* Tables::network(int micro_batches, int summed, const Row& row) {
 }
 
 /// Null where the structure cannot split one of them.
-const Pieces* Tables::figures(const Constraints& s, int summed, bool is_split) {
+const Pieces* Tables::figures(const Constraints& s, int summed, Backward backward) {
   const Row& pieces = row(s);
-  const KeyOfSplit key({of_pieces(s), summed, &pieces == &shelf_->whole, is_on_fastest(s)}, is_split);
+  const KeyOfBackward key({of_pieces(s), summed, &pieces == &shelf_->whole, is_on_fastest(s)}, backward);
   const auto [it, is_new] = figures_.try_emplace(key);
   if (!is_new) return it->second.get();
   const Network* network = this->network(*s.micro_batches, summed, pieces);
@@ -126,15 +123,16 @@ const Pieces* Tables::figures(const Constraints& s, int summed, bool is_split) {
   const bool repeats_layers = mode_of(s) == RecomputeMode::full && pieces.size() > 1;
   Constraints kept = s;
   kept.recompute = RecomputeMode::none;
-  const Pieces* others = repeats_layers ? figures(kept, summed, is_split) : nullptr;
+  const Pieces* others = repeats_layers ? figures(kept, summed, backward) : nullptr;
   if (repeats_layers && !others) return nullptr;
   auto made = attempt(why_, [&] {  // else of a dim that does not divide
     const Cluster stage = devices_of(s);
+    const FiguresFor what{request_, stage, summed, backward};
     auto out = std::make_unique<Pieces>();
     for (int k = 0; k < pieces.kind_count(); ++k)
-      out->push_back(others && !pieces.is_layer(k) ? (*others)[at(k)]
-                                                   : stock_.figures(network->piece(k), pieces.is_layer(k), s,
-                                                                    {request_, stage, summed, is_split}));
+      out->push_back(others && !pieces.is_layer(k)
+                         ? (*others)[at(k)]
+                         : stock_.figures(network->piece(k), pieces.is_layer(k), s, what));
     return out;
   });
   return (figures_.at(key) = std::move(made).value_or(nullptr)).get();
@@ -232,7 +230,7 @@ void Tables::wait_for_replicas(Pieces& pieces, const Constraints& s) {
   if (!replicas_wait(s)) return;
   const BesideReplicas beside = beside_replicas(s, samples_of_device(s));
   for (std::size_t k = 0; beside && k < pieces.size(); ++k)
-    for (double Figures::*part : {&Figures::forward, &Figures::backward, &Figures::kept, &Figures::working})
+    for (auto part : {&Figures::forward, &Figures::backward, &Figures::kept, &Figures::working})
       pieces[k].*part += std::max(0.0, beside.more(k, part));
 }
 
@@ -254,11 +252,6 @@ bool Tables::differs_by_sequence(Constraints s) {
   return !with || !without || !std::ranges::equal(*with, *without, same);
 }
 
-std::int64_t Tables::divisor_below(std::int64_t samples) const {
-  while (samples_ % samples) --samples;
-  return samples;
-}
-
 const Pieces* Tables::between_divisors(const Constraints& s, std::int64_t samples, RecomputeMode recompute) {
   Constraints kind = of_pieces(without_replicas(s));
   kind.micro_batches.reset();
@@ -277,14 +270,15 @@ const Pieces* Tables::between_divisors(const Constraints& s, std::int64_t sample
   return it->second.empty() ? nullptr : &it->second;
 }
 
-const Pieces* Tables::alone(Constraints s, std::int64_t samples_of_device, RecomputeMode recompute) {
+const Pieces* Tables::alone(Constraints s, std::int64_t samples_of_device, RecomputeMode recompute,
+                            Backward backward) {
   if (samples_of_device > samples_) return nullptr;
   if (samples_ % samples_of_device) return between_divisors(s, samples_of_device, recompute);
   const int summed = summed_of(pipelining_of(s));
   s = without_replicas(s);
   s.micro_batches = static_cast<int>(samples_ / samples_of_device / replicas_of(s));
   s.recompute = recompute;
-  return figures(s, summed);
+  return figures(s, summed, backward);
 }
 
 /// Several replicas are as near to each other as the devices of tensor parallelism.
@@ -297,13 +291,14 @@ bool Tables::shares_links(const Constraints& s) const {
 /// Where there is no part of the batch for one device, or of its sequences: with the waiting for other replicas.
 std::optional<Pieces> Tables::as_it_is(const Constraints& s) {
   const Pieces* all = figures(s, summed_of(pipelining_of(s)));
-  if (!all) return std::nullopt;
-  return waited_for(*all);
+  return all ? std::optional(waited_for(*all)) : std::nullopt;
 }
 
 std::optional<Pieces> Tables::of_stage(const Constraints& s) {
   if (contexts_of(s) > 1) return as_it_is(s);
-  const Pieces* own = alone(s);
+  const bool is_at_once = !has_replicas(s) && stages_of(s) == 1 && pipelining_of(s).batch_parts() == 1;
+  const Pieces* own =
+      alone(s, samples_of_device(s), mode_of(s), is_at_once ? Backward::with_update : Backward::alone);
   if (!own) return as_it_is(s);
   Pieces out = among_others(waited_for(*own), s, samples_of_device(s));
   wait_for_replicas(out, s);
@@ -349,7 +344,7 @@ void Tables::split_backwards(Pieces& pieces, Constraints s) {
   const int summed = summed_of(pipelining_of(s));
   if (contexts_of(s) == 1) s = without_replicas(s);
   s.micro_batches = static_cast<int>(samples_ / samples / replicas_of(s));
-  const Pieces* halves = figures(s, summed, true);
+  const Pieces* halves = figures(s, summed, Backward::in_two);
   const double times = static_cast<double>(here) / static_cast<double>(samples);
   for (std::size_t k = 0; halves && k < halves->size(); ++k) {
     const Figures& half = (*halves)[k];
@@ -362,9 +357,8 @@ void Tables::split_backwards(Pieces& pieces, Constraints s) {
 std::optional<Pieces> Tables::at_least(const Constraints& s, std::int64_t fewest) {
   if (contexts_of(s) > 1) return as_it_is(s);
   const std::int64_t few = fewest, more = 2 * few, here = samples_of_device(s);
-  if (const Pieces* own = (here <= more && are_shares_even(s)) || samples_ % more ? alone(s) : nullptr) {
+  if (const Pieces* own = (here <= more && are_shares_even(s)) || samples_ % more ? alone(s) : nullptr)
     return among_others(passes_alone(*own), s, here);
-  }
   Constraints kept = s;
   kept.recompute = RecomputeMode::none;
   const Pieces *one = alone(kept, few), *two = alone(kept, more);

@@ -91,13 +91,13 @@ class Tables {
   struct OnKind;
   /// What pieces depend on, micro-batches that are summed, whether all is one piece, and on which devices it is.
   using Key = std::tuple<Constraints, int, bool, bool>;
-  /// The same, and whether their backwards are cut in two.
-  using KeyOfSplit = std::pair<Key, bool>;
+  using KeyOfBackward = std::pair<Key, Backward>;
 
   const Network* network(int micro_batches, int summed, const Row& row);
-  const Pieces* figures(const Constraints& s, int summed, bool is_split = false);
+  const Pieces* figures(const Constraints& s, int summed, Backward backward = Backward::alone);
   /// Without data parallelism; of samples that do not divide the batch between those that do.
-  const Pieces* alone(Constraints s, std::int64_t samples_of_device, RecomputeMode recompute);
+  const Pieces* alone(Constraints s, std::int64_t samples_of_device, RecomputeMode recompute,
+                      Backward backward = Backward::alone);
   const Pieces* alone(const Constraints& s, std::int64_t samples_of_device) {
     return alone(s, samples_of_device, mode_of(s));
   }
@@ -105,7 +105,10 @@ class Tables {
   const Pieces* between_divisors(const Constraints& s, std::int64_t samples_of_device,
                                  RecomputeMode recompute);
   /// As many or fewer samples that divide the batch.
-  std::int64_t divisor_below(std::int64_t samples) const;
+  std::int64_t divisor_below(std::int64_t samples) const {
+    while (samples_ % samples) --samples;
+    return samples;
+  }
   /// The devices of a stage.
   Cluster devices_of(const Constraints& s) const;
   bool shares_links(const Constraints& s) const;
@@ -134,7 +137,7 @@ class Tables {
   Shelf* shelf_ = nullptr;
   bool has_layers_ = false;
   std::optional<bool> replicas_wait_;  // not known yet
-  std::map<KeyOfSplit, std::unique_ptr<Pieces>> figures_;
+  std::map<KeyOfBackward, std::unique_ptr<Pieces>> figures_;
   std::map<std::tuple<Constraints, std::int64_t, int, bool, bool>, Pieces> shared_;
   std::map<std::tuple<Constraints, std::int64_t, int, bool, bool>, Pieces> between_;
   std::map<Pipelining, std::vector<OfLives>> slots_;
