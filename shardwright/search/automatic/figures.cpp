@@ -9,7 +9,6 @@
 #include "shardwright/passes/compile.h"
 #include "shardwright/simulate/framework_memory.h"
 #include "shardwright/simulate/late_transfers.h"
-#include "shardwright/simulate/stage_prices.h"
 
 namespace shardwright::automatic {
 namespace {
@@ -55,18 +54,6 @@ std::optional<Life> between_halves(const Program& program, const Buffer& b) {
   if (begin == Phase::forward && end == Phase::backward) return Life::to_inputs;
   if (begin == Phase::backward && end == Phase::weights) return Life::to_weights;
   return {};
-}
-
-/// Of the kernels that make gradients of weights.
-double weights_seconds(const Program& program, const Cluster& stage) {
-  StagePrices prices(program, 0, stage);
-  double out = 0;
-  for (const Fusion& fusion : fusions_of(program.graph)) {
-    const Node& node = program.graph.node(fusion.begin);
-    if (node.phase == Phase::weights && node.op->kind == OpKind::compute)
-      out += prices.compute_seconds_of(fusion.begin.index, 0);
-  }
-  return out;
 }
 
 /// What a program has from step to step, and from a micro-batch's forward to its backward.
@@ -152,7 +139,7 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
   Figures out;
   add_bytes(out, program);
   if (what.backward == Backward::in_two) {
-    out.weights = weights_seconds(program, what.stage);
+    out.weights = estimate_piece(program, what.stage).all.phase_seconds[Phase::weights];
     return out;
   }
   const Framework& framework = framework_called(settings_of(what.request).framework);

@@ -15,7 +15,7 @@ namespace shardwright::automatic {
 struct Figures {
   double forward = 0, backward = 0;  // seconds of a micro-batch, with what it waits for
   double update = 0;                 // seconds of a step
-  /// Of `backward` those of gradients of weights, where these are tasks by themselves; 0: nobody has looked.
+  /// Of `backward` those of gradients of weights, with what these wait for, where they are tasks by themselves; 0: nobody has looked.
   double weights = 0;
   double received = 0;  // bytes that a device receives of a micro-batch, in the forward
   double tied = 0;      // and once a step: parameters of other pieces

@@ -8,7 +8,7 @@ namespace {
 
 /// So many become forecasts; of more is known what they take whatever the order of their tasks, and of still more what their
 /// passes take.
-constexpr std::size_t most_forecast = 64, most_kept = 1000;
+constexpr std::size_t most_forecast = 64, most_forecast_of_small = 256, most_kept = 1000;
 
 }  // namespace
 
@@ -26,7 +26,7 @@ std::vector<Later::Kept> Later::likely(Candidates& forecasts, const Record& reco
     if (want.is_of_large && kept.bound < want.worth && !want.is_late())
       if (const auto sure = forecasts.sure_seconds(s))
         kept.bound = std::max(kept.bound, sureness_of(s, true) * *sure);
-    if (kept.bound < want.worth)
+    if (kept.bound * (want.is_of_large ? 1 : sureness_of(s, false)) < want.worth)
       out.push_back(kept);
     else
       drop(kept);
@@ -41,7 +41,8 @@ std::vector<Candidate> Later::candidates(Candidates& forecasts, Record& record, 
   for (const Kept& kept : likely(forecasts, record, want)) {
     if (forecasts.is_needless(record[kept.number].structure)) continue;
     std::optional<Candidate> c;
-    if (count++ < most_forecast && !want.is_late()) c = forecasts.forecast(record[kept.number].structure);
+    if (count++ < (want.is_of_large ? most_forecast : most_forecast_of_small) && !want.is_late())
+      c = forecasts.forecast(record[kept.number].structure);
     if (!c) {
       drop(kept);
       continue;
@@ -53,6 +54,12 @@ std::vector<Candidate> Later::candidates(Candidates& forecasts, Record& record, 
     if (c->forecast.fits) out.push_back(*std::move(c));
   }
   std::ranges::stable_sort(out, {}, [](const Candidate& c) { return c.forecast.seconds; });
+  // Of one micro-batch several schedules are the same, and of no layers whatever computes them again.
+  const auto same = std::ranges::unique(out, [](const Candidate& a, const Candidate& b) {
+    return a.forecast.seconds == b.forecast.seconds && a.forecast.bytes == b.forecast.bytes &&
+           a.structure.degrees == b.structure.degrees;
+  });
+  out.erase(same.begin(), same.end());
   return out;
 }
 

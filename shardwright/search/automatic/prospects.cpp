@@ -20,11 +20,11 @@ constexpr double far_of_later = 1.08;
 /// What cuts backwards of tiny networks takes as many times less than its forecast, and what neighbours of their best do.
 constexpr double near_of_tiny = 1.45;
 
-/// And that of small networks.
-constexpr double near_of_small = 1.08;
+/// And those of small networks.
+constexpr double near_of_small = 1.3;
 
 /// And so many of each schedule are tried: their forecasts say little of which is the fastest.
-constexpr int most_later_of_tiny = 6;
+constexpr int most_later_of_tiny = 6, most_later_of_small = 4;
 
 /// Neighbours of the best that are forecast to take no more times as long may be faster.
 constexpr double near_of_neighbours = 1.12;
@@ -145,7 +145,9 @@ void Prospects::forecast_some(Candidates& forecasts, std::vector<std::size_t> nu
 
 void Prospects::try_later(Later& later, Candidates& forecasts) {
   std::map<Schedule, int> trials;  // of each
-  const int most_alike = of_.others.is_tiny() ? most_later_of_tiny : most_later_of_schedule;
+  const int most_alike = of_.others.is_tiny()    ? most_later_of_tiny
+                         : of_.others.is_small() ? most_later_of_small
+                                                 : most_later_of_schedule;
   const double near = of_.others.is_tiny()    ? near_of_tiny
                       : of_.others.is_small() ? std::max(near_of_small, of_.misses.near())
                                               : of_.misses.near();
@@ -207,7 +209,9 @@ void Prospects::try_near() {
 /// What differs in one decision from the best, or from what is as fast as the best with other decisions; the likeliest of all first.
 void Prospects::try_neighbours(Candidates& forecasts, std::size_t structures) {
   int trials = of_.others.is_tiny() ? 16 : of_.others.is_small() ? 8 : 4;
-  const double near = of_.others.is_tiny() ? near_of_tiny : near_of_neighbours;
+  const double near = of_.others.is_tiny()    ? near_of_tiny
+                      : of_.others.is_small() ? near_of_small
+                                              : near_of_neighbours;
   const int most_alike = of_.others.is_tiny() ? trials : 2;  // schedules with other numbers of chunks
   std::set<std::size_t> starts;
   std::map<const ScheduleDef*, int> alike;

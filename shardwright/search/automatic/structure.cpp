@@ -151,7 +151,7 @@ class Enumeration {
         // What the stages do not divide, chunks in rounds take badly; and with fewer micro-batches than stages nothing fills
         // their bubbles, but gradients of weights may, of a few stages.
         if (schedule.order == ChunkOrder::rounds && !schedule.splits_backward && count % stages) continue;
-        constexpr int most_stages_where_cut = 4;  // for each micro-batch
+        constexpr int most_stages_where_cut = 8;  // for each micro-batch
         if (stages > (schedule.splits_backward ? most_stages_where_cut : 1) * count) continue;
         if (refusal_of({schedule, stages, count}).empty()) out.push_back(schedule);
       }
