@@ -98,7 +98,7 @@ std::string unpriced_words(Fate fate) {
     case Fate::open: return "were not reached before the search ended";
     case Fate::misfit: return "need more memory than there is, by figures alone";
     case Fate::beyond: return "cannot be faster, as a lower bound of their step says";
-    case Fate::needless: return "shard or compute again more than memory asks for";
+    case Fate::needless: return "are as others, or shard or compute again more than memory asks for";
     case Fate::impossible: return "cannot be split so";
     default: return std::string(name_of(fate));
   }

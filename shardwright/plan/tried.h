@@ -21,7 +21,7 @@ enum class Fate : std::uint8_t {
   slower,      // it fits
   misfit,      // it takes more memory than there is
   beyond,      // no step of it is as short as the plan's
-  needless,    // the same with less sharded, or less computed again, fits
+  needless,    // the same with less sharded, or less computed again, fits, or another is the same
   impossible,  // the network cannot be split so
 };
 std::string_view name_of(Fate fate);

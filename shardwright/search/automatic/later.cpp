@@ -55,11 +55,14 @@ std::vector<Candidate> Later::candidates(Candidates& forecasts, Record& record, 
   }
   std::ranges::stable_sort(out, {}, [](const Candidate& c) { return c.forecast.seconds; });
   // Of one micro-batch several schedules are the same, and of no layers whatever computes them again.
-  const auto same = std::ranges::unique(out, [](const Candidate& a, const Candidate& b) {
+  const auto is_same = [](const Candidate& a, const Candidate& b) {
     return a.forecast.seconds == b.forecast.seconds && a.forecast.bytes == b.forecast.bytes &&
            a.structure.degrees == b.structure.degrees;
-  });
-  out.erase(same.begin(), same.end());
+  };
+  for (std::size_t i = 1; i < out.size(); ++i)
+    if (Tried& t = record[out[i].number]; is_same(out[i - 1], out[i]))
+      t.fate = Fate::needless, t.by = KnownBy::bound;
+  std::erase_if(out, [&](const Candidate& c) { return record[c.number].fate == Fate::needless; });
   return out;
 }
 
