@@ -19,9 +19,9 @@ TransfersOfRanks::Shared TransfersOfRanks::of_step(int stage, const Node& node, 
                                    step.from, step.to, shape, step.routing}];
   Shared& known = ranks[local_rank];
   if (!known) {
-    Transfer own = outline_of(step, graph.meshes, shape, local_rank);
-    if (detail_ == Detail::pieces || own.group.size() == 1)
-      own = transfer_of(step, graph.meshes, shape, local_rank);
+    const bool is_outline = detail_ == Detail::outline && is_collective(step.kind);
+    Transfer own = (is_outline ? outline_of : transfer_of)(step, graph.meshes, shape, local_rank);
+    if (is_outline && own.group.size() == 1) own = transfer_of(step, graph.meshes, shape, local_rank);
     known = std::make_shared<const Transfer>(shifted(std::move(own), first_rank));
   }
   return known;

@@ -98,8 +98,9 @@ std::vector<int> times_round(const Graph& graph) {
 
 }  // namespace
 
-std::vector<bool> gathers_ahead(const Graph& graph) {
-  const std::vector<ValueId> parameters = parameter_steps(graph);
+std::vector<bool> gathers_ahead(const Graph& graph) { return gathers_ahead(graph, parameter_steps(graph)); }
+
+std::vector<bool> gathers_ahead(const Graph& graph, const std::vector<ValueId>& parameters) {
   const std::vector<int> rounds = times_round(graph);
   std::vector<bool> out;
   for (std::size_t i = 0; i < parameters.size(); ++i) {

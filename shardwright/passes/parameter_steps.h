@@ -20,5 +20,7 @@ bool goes_round(const Graph& graph, const Node& node);
 /// Per node whether it gathers what has been there long before: a weight for the forward or backward, for the backward
 /// what the forward has made, or one part after the other of what goes round. Its result has its place from where it starts.
 std::vector<bool> gathers_ahead(const Graph& graph);
+/// `parameters`: its parameter_steps.
+std::vector<bool> gathers_ahead(const Graph& graph, const std::vector<ValueId>& parameters);
 
 }  // namespace shardwright

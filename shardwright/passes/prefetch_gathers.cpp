@@ -88,7 +88,8 @@ class Ahead {
 
 Program prefetch_gathers(Program program, const PassContext& context) {
   const Graph& graph = program.graph;
-  const std::vector<bool> is_ahead = gathers_ahead(graph);
+  const std::vector<ValueId> parameters = parameter_steps(graph);
+  const std::vector<bool> is_ahead = gathers_ahead(graph, parameters);
   program.starts = graph.node_ids();
   NodeId behind_gather{0};
   NodeId behind_round{0},
@@ -96,7 +97,6 @@ Program prefetch_gathers(Program program, const PassContext& context) {
   const std::vector<Fusion> fusions = fusions_of(graph);
   const auto is_round = [&](const Fusion& f) { return goes_round(graph, graph.node(f.begin)); };
   const auto is_fetch = [&](const Fusion& f) { return graph.node(f.begin).op->step == StepKind::fetch; };
-  const std::vector<ValueId> parameters = parameter_steps(graph);
   const auto is_weight = [&](const Fusion& f) { return parameters[at(f.begin.index)].is_valid(); };
   Ahead fetches({fetches_held, shares_of_copies});  // over a link of their own
   Ahead weights({weights_held, shares_of_weights,

@@ -292,7 +292,6 @@ TEST(PrefetchGathers, hides_large_weights_by_more_than_what_stands_before_them) 
       compile(m.graph, make_plan(m.graph, {.devices = 128,
                                            .cluster = cluster,
                                            .parallel = Parallel::data_parallel,
-
                                            .constraints = constraints_of({.optimizer_parallel = {3, 0}}),
                                            .micro_batches = {.count = 4}}));
   Redistributor redistributor(p.graph.meshes[0]);

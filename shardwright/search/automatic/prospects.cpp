@@ -145,12 +145,8 @@ void Prospects::forecast_some(Candidates& forecasts, std::vector<std::size_t> nu
 
 void Prospects::try_later(Later& later, Candidates& forecasts) {
   std::map<Schedule, int> trials;  // of each
-  const int most_alike = of_.others.is_tiny()    ? most_later_of_tiny
-                         : of_.others.is_small() ? most_later_of_small
-                                                 : most_later_of_schedule;
-  const double near = of_.others.is_tiny()    ? near_of_tiny
-                      : of_.others.is_small() ? std::max(near_of_small, of_.misses.near())
-                                              : of_.misses.near();
+  const int most_alike = by_size(most_later_of_tiny, most_later_of_small, most_later_of_schedule);
+  const double near = by_size(near_of_tiny, std::max(near_of_small, of_.misses.near()), of_.misses.near());
   double most = near * std::min(of_.worth, of_.trials.does_fit() ? of_.trials.seconds() : of_.worth);
   if (!of_.others.is_small() && of_.trials.does_fit())
     most = std::min(most, of_.others.seconds_to_beat() / of_.misses.least_seconds());
@@ -208,10 +204,8 @@ void Prospects::try_near() {
 
 /// What differs in one decision from the best, or from what is as fast as the best with other decisions; the likeliest of all first.
 void Prospects::try_neighbours(Candidates& forecasts, std::size_t structures) {
-  int trials = of_.others.is_tiny() ? 16 : of_.others.is_small() ? 8 : 4;
-  const double near = of_.others.is_tiny()    ? near_of_tiny
-                      : of_.others.is_small() ? near_of_small
-                                              : near_of_neighbours;
+  int trials = by_size(16, 8, 4);
+  const double near = by_size(near_of_tiny, near_of_small, near_of_neighbours);
   const int most_alike = of_.others.is_tiny() ? trials : 2;  // schedules with other numbers of chunks
   std::set<std::size_t> starts;
   std::map<const ScheduleDef*, int> alike;

@@ -54,6 +54,11 @@ class Prospects {
   std::size_t unfit() const { return unfit_; }
 
  private:
+  /// Programs of small networks are cheap, and their forecasts err more.
+  template <class T>
+  T by_size(T of_tiny, T of_small, T of_large) {
+    return of_.others.is_tiny() ? of_tiny : of_.others.is_small() ? of_small : of_large;
+  }
   bool is_late() const { return of_.request.options.deadline.is_over(); }
   double likely_seconds(const Candidate& c) {
     return of_.misses.of(c.structure).seconds * c.forecast.seconds;

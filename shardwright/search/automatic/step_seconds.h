@@ -10,6 +10,7 @@
 #include <array>
 #include <vector>
 
+#include "shardwright/lower/offload.h"
 #include "shardwright/plan/comm_fusion.h"
 #include "shardwright/search/automatic/forecast.h"
 #include "shardwright/search/automatic/pipeline_seconds.h"
@@ -62,7 +63,7 @@ class StageSeconds {
       const Starts& all = starts_.gathers[phase];
       if (all.longest <= 0) continue;
       const double of_two = all.bytes * std::min(1.0, 2 / buckets_of(all));
-      const double most = std::min(weights_held * of_two, all.bytes / shares_of_weights);
+      const double most = most_held(weights_held, of_two, all.bytes, shares_of_weights);
       out = std::max(out, std::max(of_two, all.full > 0 ? std::min(most, all.bytes / all.full) : most) -
                               of_piece_[phase]);
     }

@@ -32,6 +32,17 @@ Graph decoder(int micro_batches) {
   return std::move(m.graph);
 }
 
+/// In bf16, with AdamW.
+StepOf step_of_model(std::string model, int samples) {
+  return [=](int micro_batches) {
+    Model m = build_model(
+        model,
+        {.global_batch = samples, .precision = *precision_called("bf16"), .micro_batches = micro_batches});
+    add_train_step(m.graph, m.loss, {.name = "adamw"});
+    return std::move(m.graph);
+  };
+}
+
 struct Beside {
   Forecast forecast;
   Estimate program;
@@ -78,19 +89,15 @@ TEST(StepSeconds, are_those_of_the_program_where_gradients_take_most) {
 
 /// Weights are gathered for the forward and again for the backward: both were counted with the forward, which does not hide them.
 TEST(StepSeconds, are_those_of_the_program_where_weights_are_gathered) {
-  const StepOf step = [](int micro_batches) {
-    Model m = build_model(
-        "gpt:layers=12,hidden=2048,heads=32,vocab=8192,seq=1024",
-        {.global_batch = 256, .precision = *precision_called("bf16"), .micro_batches = micro_batches});
-    add_train_step(m.graph, m.loss, {.name = "adamw"});
-    return std::move(m.graph);
-  };
+  const StepOf step = step_of_model("gpt:layers=12,hidden=2048,heads=32,vocab=8192,seq=1024", 256);
   const PlanRequest request = request_for(cluster_called("a100-80g:64"), 64);
-  for (const char* words : {"dp=64,tp=1,pp=1,micro_batches=1,zero=3",
-                            "dp=32,tp=2,pp=1,micro_batches=1,zero=3,sequence_parallel=1"}) {
+  const std::pair<const char*, double> most_errors[] = {
+      {"dp=64,tp=1,pp=1,micro_batches=1,zero=3", 0.02},
+      {"dp=32,tp=2,pp=1,micro_batches=1,zero=3,sequence_parallel=1", 0.06}};  // both share links
+  for (const auto& [words, most_error] : most_errors) {
     SCOPED_TRACE(words);
     const auto [forecast, program] = beside(request, step, words);
-    EXPECT_NEAR(forecast.seconds / program.step_seconds(), 1, 0.06);
+    EXPECT_NEAR(forecast.seconds / program.step_seconds(), 1, most_error);
     EXPECT_LE(0.99 * forecast.hopeful_seconds, program.step_seconds());
   }
 }
@@ -99,14 +106,8 @@ TEST(StepSeconds, are_those_of_the_program_where_weights_are_gathered) {
 /// programs take.
 TEST(StepSeconds, are_those_of_the_program_where_many_ranks_gather) {
   constexpr int devices = 512;
-  const StepOf step = [](int micro_batches) {
-    Model m = build_model("llama:layers=16,hidden=1024,heads=16,kv_heads=4,ffn=2048,vocab=8192,seq=512",
-                          {.global_batch = 4 * devices,
-                           .precision = *precision_called("bf16"),
-                           .micro_batches = micro_batches});
-    add_train_step(m.graph, m.loss, {.name = "adamw"});
-    return std::move(m.graph);
-  };
+  const StepOf step = step_of_model(
+      "llama:layers=16,hidden=1024,heads=16,kv_heads=4,ffn=2048,vocab=8192,seq=512", 4 * devices);
   const PlanRequest request = request_for(cluster_called("a100-80g:512"), devices);
   for (const char* words :
        {"dp=512,tp=1,pp=1,micro_batches=1,zero=3", "dp=512,tp=1,pp=1,micro_batches=4,zero=3"}) {
@@ -120,13 +121,7 @@ TEST(StepSeconds, are_those_of_the_program_where_many_ranks_gather) {
 /// The update of a parameter that neither replica, stage nor micro-batch waits for goes on in the kernel that makes its gradient; pieces, which
 /// receive and send, had it behind their backward: 25 % too long on one device, with a third of the memory too much.
 TEST(StepSeconds, are_those_of_the_program_where_nobody_waits_for_gradients) {
-  const StepOf step = [](int micro_batches) {
-    Model m = build_model(
-        "gpt:layers=10,hidden=2048,heads=16,vocab=8192,seq=1024",
-        {.global_batch = 2, .precision = *precision_called("bf16"), .micro_batches = micro_batches});
-    add_train_step(m.graph, m.loss, {.name = "adamw"});
-    return std::move(m.graph);
-  };
+  const StepOf step = step_of_model("gpt:layers=10,hidden=2048,heads=16,vocab=8192,seq=1024", 2);
   for (int shards : {1, 4}) {
     SCOPED_TRACE(shards);
     const PlanRequest request = request_for(cluster_called(fmt::format("h100:{}", shards)), shards);
