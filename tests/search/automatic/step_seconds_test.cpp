@@ -23,15 +23,6 @@ Cluster slow_network() {
   return out;
 }
 
-/// A tied decoder of 32 samples.
-Graph decoder(int micro_batches) {
-  Model m = build_model(
-      "gpt:layers=8,hidden=1024,heads=16,vocab=8192,seq=128",
-      {.global_batch = 32, .precision = *precision_called("bf16"), .micro_batches = micro_batches});
-  add_train_step(m.graph, m.loss, {.name = "adamw"});
-  return std::move(m.graph);
-}
-
 /// In bf16, with AdamW.
 StepOf step_of_model(std::string model, int samples) {
   return [=](int micro_batches) {
@@ -41,6 +32,11 @@ StepOf step_of_model(std::string model, int samples) {
     add_train_step(m.graph, m.loss, {.name = "adamw"});
     return std::move(m.graph);
   };
+}
+
+/// A tied decoder of 32 samples.
+Graph decoder(int micro_batches) {
+  return step_of_model("gpt:layers=8,hidden=1024,heads=16,vocab=8192,seq=128", 32)(micro_batches);
 }
 
 struct Beside {
@@ -133,11 +129,7 @@ TEST(StepSeconds, are_those_of_the_program_where_nobody_waits_for_gradients) {
 }
 
 Graph plain_decoder(int micro_batches) {
-  Model m = build_model(
-      "llama:layers=8,hidden=512,heads=4,ffn=1376,vocab=512,seq=512",
-      {.global_batch = 32, .precision = *precision_called("bf16"), .micro_batches = micro_batches});
-  add_train_step(m.graph, m.loss, {.name = "adamw"});
-  return std::move(m.graph);
+  return step_of_model("llama:layers=8,hidden=512,heads=4,ffn=1376,vocab=512,seq=512", 32)(micro_batches);
 }
 
 /// What lies between the halves of a backward was counted for nothing: with layers computed again half of what there is.
