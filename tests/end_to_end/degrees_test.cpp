@@ -158,7 +158,7 @@ std::string drawn_operators(const Graph& graph, std::mt19937& random) {
 
 /// Whatever is said of single operators: it trains to the losses of one device, or is refused.
 TEST(EndToEndOperators, drawn_have_the_losses_of_one_device) {
-  std::mt19937 random(31);
+  std::mt19937 random(static_cast<unsigned>(31 + testing::further_seeds()));
   int trained = 0;
   const unsigned all = testing::draws(150);
   for (const char* model : {"llama:layers=2,hidden=16,heads=4,kv_heads=2,ffn=24,vocab=24,seq=8,batch=8",

@@ -131,7 +131,7 @@ std::string drawn_table(Dice& dice, int stages, int chunks, int micro_batches, b
 
 TEST(EndToEndSchedules, drawn_tables_give_the_losses_of_one_device) {
   const auto alone = testing::run_alone(dense);
-  Dice dice(20261126);
+  Dice dice(static_cast<std::uint32_t>(20261126 + testing::further_seeds()));
   for (unsigned i = 0; i < testing::draws(30); ++i) {
     const int stages = 2 + 2 * dice.below(2), chunks = 1 + dice.below(3),
               micro_batches = std::array{2, 4, 5, 8}[static_cast<std::size_t>(dice.below(4))];

@@ -261,13 +261,13 @@ TEST(EndToEndTracedPipelines, run_from_a_file_although_stages_share_constants) {
 /// Any cut and any strategies, from the text of a plan file.
 TEST(EndToEndTracedPipelines, random_plans_have_the_losses_of_one_device) {
   const Net net;
-  for (int seed = 0; seed < static_cast<int>(testing::draws(60)); ++seed) {
+  const std::uint64_t begin = testing::further_seeds();
+  for (std::uint64_t seed = begin; seed < begin + testing::draws(60); ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
-    const int devices = 1 + seed % 8,
-              micro_batches = std::array{1, 2, 3, 4}[static_cast<std::size_t>(seed) % 4];
+    const int devices = 1 + static_cast<int>(seed % 8), micro_batches = std::array{1, 2, 3, 4}[seed % 4];
     const Graph graph =
         planned(forward_of(net), {.settings = {.pipelining = {.micro_batches = micro_batches}}}).graph;
-    Plan plan = testing::random_pipeline(graph, devices, micro_batches, static_cast<std::uint64_t>(seed));
+    Plan plan = testing::random_pipeline(graph, devices, micro_batches, seed);
     if (Pipelining& p = plan.settings.pipelining; micro_batches % 2 == 0 && seed % 3 == 0)
       p.micro_batches /= 2, p.interleave = 2;
     static const Outcome want = outcome_of(net, {});
