@@ -113,7 +113,10 @@ class Search {
     if (!open_.empty() && trials_.does_fit()) prospects_.forecast_other_degrees(*forecasts_, count_);
     prospects_.try_later(later_, *forecasts_);
     bound_ = std::min(bound_, later_.bound());
-    if (!trials_.does_fit() && std::isinf(worth_)) is_cut_short_ = prospects_.try_least_memory(*forecasts_);
+    if (!trials_.does_fit() && std::isinf(worth_)) {
+      forecast_lightest();
+      is_cut_short_ = prospects_.try_least_memory(*forecasts_);
+    }
     prospects_.try_further(*forecasts_, count_);
   }
 
@@ -232,6 +235,18 @@ class Search {
     if (c->forecast.seconds < best_forecast_ * (1 - 1e-3))
       best_forecast_ = c->forecast.seconds, best_forecast_at_ = forecasts_->forecasts();
     open_.push({.seconds = bound, .known = Known::forecast, .number = prospects_.add(*std::move(c))});
+  }
+
+  /// Of what surely does not fit, as bounds know, a few that take least by them.
+  void forecast_lightest() {
+    constexpr std::size_t most = 8;
+    std::vector<std::size_t> numbers;
+    for (std::size_t i = 0; i < count_; ++i)
+      if (record_[i].fate == Fate::misfit && record_[i].by == KnownBy::bound) numbers.push_back(i);
+    std::ranges::stable_sort(numbers, {}, [&](std::size_t i) { return record_[i].bytes; });
+    numbers.resize(std::min(numbers.size(), most));
+    for (std::size_t i : numbers)
+      if (i == numbers.front() || !is_late()) forecast(i, record_[i].least_seconds);
   }
 
   void try_one(std::size_t place) {

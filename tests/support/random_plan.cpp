@@ -71,6 +71,25 @@ StagePlan random_stage(const Graph& graph, int devices, Dice& dice) {
   return out;
 }
 
+/// Cuts after random operators; what only makes constants goes to every stage, so that some have nothing: others are drawn then.
+StagedGraph randomly_cut(const Graph& graph, std::span<const NodeId> operators, const Pipelining& p,
+                         Dice& dice) {
+  for (int tries = 0;; ++tries) {
+    std::set<std::size_t> cuts;
+    while (cuts.size() + 1 < static_cast<std::size_t>(p.stages))
+      cuts.insert(1 + dice.below(operators.size() - 1));
+    std::vector<int> stage_of(graph.nodes.size(), 0);
+    for (std::size_t i = 0; i < operators.size(); ++i)
+      stage_of[static_cast<std::size_t>(operators[i].index)] =
+          static_cast<int>(std::distance(cuts.begin(), cuts.upper_bound(i)));
+    try {
+      return cut_into_stages(graph, stage_of, p.stages, p.micro_batches);
+    } catch (const Error&) {
+      if (tries == 100) throw;
+    }
+  }
+}
+
 }  // namespace
 
 Plan random_plan(const Graph& graph, int devices, std::uint64_t seed) {
@@ -104,15 +123,7 @@ Plan random_pipeline(const Graph& graph, int devices, int micro_batches, std::ui
   plan.settings.recompute = parse_recompute(recomputes[dice.below(recomputes.size())]);
   plan.settings.comm_fusion = parse_comm_fusion(fusions[dice.below(fusions.size())]);
   const int stages = plan.settings.pipelining.stages;
-  // Cuts after random operators; what only makes constants goes to every stage.
-  std::set<std::size_t> cuts;
-  while (cuts.size() + 1 < static_cast<std::size_t>(stages))
-    cuts.insert(1 + dice.below(operators.size() - 1));
-  std::vector<int> stage_of(graph.nodes.size(), 0);
-  for (std::size_t i = 0; i < operators.size(); ++i)
-    stage_of[static_cast<std::size_t>(operators[i].index)] =
-        static_cast<int>(std::distance(cuts.begin(), cuts.upper_bound(i)));
-  const StagedGraph parts = cut_into_stages(graph, stage_of, stages, micro_batches);
+  const StagedGraph parts = randomly_cut(graph, operators, plan.settings.pipelining, dice);
   int left = devices;
   for (int s = 0; s < stages; ++s) {
     const int rest = stages - s - 1;

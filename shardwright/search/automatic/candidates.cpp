@@ -60,7 +60,6 @@ std::optional<Candidates::AtLeast> Candidates::at_least(const Constraints& s) {
   const Candidate c = within(s, {*std::move(least), std::move(again), rooms_of(s)}, spare * cap_, true);
   // Of several chunks a device's memory is not known while stages are cut: others may be a little faster.
   constexpr double of_chunks = 0.985;
-  if (!c.forecast.fits) remember(c);
   return AtLeast{(schedule_of(s).chunks > 1 ? of_chunks : 1) * c.forecast.least_seconds, c.forecast.bytes,
                  c.forecast.fits};
 }
@@ -180,8 +179,14 @@ Candidate Candidates::within(const Constraints& s, const Sets& sets, double byte
   return out;
 }
 
-void Candidates::remember(const Candidate& c) {
-  if (!least_ || c.forecast.bytes < least_->forecast.bytes) least_ = c;
+void Candidates::remember(const Candidate& misfit) {
+  constexpr std::size_t most = 3;
+  const auto bytes = [](const Candidate& c) { return c.forecast.bytes; };
+  const auto place = std::ranges::lower_bound(misfits_, bytes(misfit), {}, bytes);
+  if (place != misfits_.end() && bytes(*place) == bytes(misfit))
+    return;  // with all layers again they are one
+  misfits_.insert(place, misfit);
+  if (misfits_.size() > most) misfits_.pop_back();
 }
 
 }  // namespace shardwright::automatic

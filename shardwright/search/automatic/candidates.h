@@ -76,8 +76,8 @@ class Candidates {
 
   /// The same fits with less computed again, which takes no longer.
   bool is_needless(const Constraints& s) const;
-  /// Of what does not fit, that which is forecast to hold least.
-  const std::optional<Candidate>& least() const { return least_; }
+  /// Of what does not fit, a few that are forecast to hold least, the lightest first.
+  const std::vector<Candidate>& misfits() const { return misfits_; }
   int forecasts() const { return forecasts_; }
 
  private:
@@ -95,7 +95,7 @@ class Candidates {
   std::optional<Sets> sets_of(const Constraints& s, bool is_split);
   Candidate within(const Constraints& s, const Sets& sets, double bytes, bool only_least = false);
   std::vector<OfStage> rooms_of(const Constraints& s) const;
-  void remember(const Candidate& c);
+  void remember(const Candidate& misfit);
 
   Tables& tables_;
   Bounds& bounds_;
@@ -103,8 +103,8 @@ class Candidates {
   double cap_, host_cap_ = std::numeric_limits<double>::infinity();
   std::vector<double> rooms_;  // by kind of devices, times the memory of the least
   std::map<std::tuple<Constraints, StageKind, bool>, Sets> of_kinds_;
-  std::set<Constraints> fit_;  // structures of which a forecast does
-  std::optional<Candidate> least_;
+  std::set<Constraints> fit_;       // structures of which a forecast does
+  std::vector<Candidate> misfits_;  // that are lightest
   int forecasts_ = 0;
 };
 

@@ -319,9 +319,9 @@ bool Prospects::try_least_memory(Candidates& forecasts) {
       c = with_more_again(c, forecasts.lightest(c.structure));
       c.least_seconds = 0;  // that of others is not known
     }
-  if (forecasts.least()) {
-    all_.push_back(*forecasts.least());
-    all_.back().number = of_.record.number_of(all_.back().structure);
+  for (const Candidate& c : forecasts.misfits()) {
+    all_.push_back(c);
+    all_.back().number = of_.record.number_of(c.structure);
   }
   std::ranges::stable_sort(all_, {}, [](const Candidate& c) { return c.forecast.bytes; });
   all_.resize(std::min(all_.size(), trials));
