@@ -37,9 +37,23 @@ int Pipeline::group_of(int rank) const {
 std::vector<int> Pipeline::stages_of(int rank) const { return pipelining.parts_of(group_of(rank)); }
 
 std::int64_t Pipeline::arena_bytes(int rank) const {
-  std::int64_t bytes = 0;
-  for (int stage : stages_of(rank)) bytes += this->stage(stage).arena_bytes;
-  return bytes;
+  std::int64_t own = 0, passing = 0;
+  for (int stage : stages_of(rank)) {
+    own += this->stage(stage).own_bytes();
+    passing = std::max(passing, this->stage(stage).passing_bytes);
+  }
+  return own + passing;
+}
+
+std::vector<PlacedArena> Pipeline::arenas_of(int rank) const {
+  std::vector<PlacedArena> out;
+  std::int64_t own = 0, host = 0;
+  for (int stage : stages_of(rank)) {
+    out.push_back({.stage = stage, .own = own, .host = host});
+    own += this->stage(stage).own_bytes(), host += this->stage(stage).host_bytes;
+  }
+  for (PlacedArena& arena : out) arena.passing = own;
+  return out;
 }
 
 std::int64_t Pipeline::host_bytes(int rank) const {

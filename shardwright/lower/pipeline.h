@@ -41,6 +41,21 @@ struct OutputInOrder {
   std::int64_t blocks = 2;
 };
 
+/// Where memory of one stage begins in that of a rank.
+struct PlacedArena {
+  int stage = 0;
+  std::int64_t own = 0;      // what no other stage uses
+  std::int64_t passing = 0;  // what it shares
+  std::int64_t host = 0;     // of the rank's on the host
+
+  /// Of a place in the stage's arena, that in the rank's, behind which all that is on its host lies: from `arena_bytes` on.
+  std::int64_t place(const Program& program, std::int64_t offset, std::int64_t arena_bytes) const {
+    if (offset < program.own_bytes()) return own + offset;
+    if (offset < program.arena_bytes) return passing + offset - program.own_bytes();
+    return arena_bytes + host + offset - program.arena_bytes;
+  }
+};
+
 struct Pipeline {
   std::vector<Program> stages;  // of an interleaved schedule, one for each chunk
   std::vector<PlacedCrossing> crossings;
@@ -66,11 +81,13 @@ struct Pipeline {
   }
   /// What `rank` runs, in the order of the stages.
   std::vector<int> stages_of(int rank) const;
-  /// Bytes of the arenas of all its stages.
+  /// Bytes of the arenas of all its stages, one after the other, and behind them what they share.
   std::int64_t arena_bytes(int rank) const;
   /// Likewise, of what they have on the host.
   std::int64_t host_bytes(int rank) const;
   const Program& stage(int s) const { return stages[static_cast<std::size_t>(s)]; }
+  /// Where the arenas of its stages lie in that of `rank`, by the order of `stages_of`.
+  std::vector<PlacedArena> arenas_of(int rank) const;
 
   /// Adds a crossing between stages that are there, for each part of a micro-batch one.
   void connect(const Crossing& c);

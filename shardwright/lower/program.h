@@ -51,6 +51,8 @@ struct Buffer {
   NodeId begin, end;
 
   std::int64_t end_offset() const { return offset + slots * bytes; }
+  /// It lives from one task of a micro-batch into another, of which several are alive at once.
+  bool is_in_slots() const { return slots > 1 || life != Life::whole; }
 };
 
 /// A value that the program shares with the world outside, an input, an output or what crosses between stages, as a further
@@ -69,7 +71,10 @@ struct Program {
   /// are assigned.
   std::vector<int> buffer_of = {};
   std::int64_t arena_bytes = 0;  // of the device
-  std::int64_t host_bytes = 0;   // of the host, for each device
+  /// The end of the arena, which stages on the same devices share: what lives within one task lies there, and what lives within
+  /// the update (passes/share_between_chunks.h).
+  std::int64_t passing_bytes = 0;
+  std::int64_t host_bytes = 0;  // of the host, for each device
 
   int micro_batches = 1;
   int interleave = 1;  // parts of each, whose nodes stand in turn (passes/interleave_parts.cpp)
@@ -79,6 +84,8 @@ struct Program {
   /// By owner: what is computed again as a whole, so that nothing that it makes inside is kept. Empty: none is.
   std::vector<bool> is_repeated = {};
 
+  /// Of the arena, what no other stage uses.
+  std::int64_t own_bytes() const { return arena_bytes - passing_bytes; }
   int batch_parts() const { return micro_batches * interleave; }
   /// `v`, of part 0, as `part` has it: the same where all share it.
   ValueId of_part(ValueId v, int part) const;

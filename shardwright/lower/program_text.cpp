@@ -85,6 +85,8 @@ class Parser {
       parse_part(in);
     else if (in.accept("arena"))
       program_.arena_bytes = parse_bytes(in, "an arena");
+    else if (in.accept("passing"))
+      parse_passing(in);
     else if (in.peek("host") && !in.peek("host %"))
       parse_host(in);
     else if (in.peek("buffer"))
@@ -227,6 +229,13 @@ class Parser {
     return bytes;
   }
 
+  void parse_passing(Scanner& in) {
+    program_.passing_bytes = parse_bytes(in, "what passes");
+    if (program_.own_bytes() < 0)
+      throw error("{} bytes of an arena of {} pass: should be at most all", program_.passing_bytes,
+                  program_.arena_bytes);
+  }
+
   void parse_host(Scanner& in) {
     in.expect("host");
     program_.host_bytes = parse_bytes(in, "memory of the host");
@@ -319,6 +328,7 @@ std::string to_text(const Program& program) {
       out += fmt::format("early %{} before %{}\n", graph.name_of(node), graph.name_of(program.starts[i]));
   if (program.buffers.empty()) return out;
   out += fmt::format("arena {}\n", program.arena_bytes);
+  if (program.passing_bytes > 0) out += fmt::format("passing {}\n", program.passing_bytes);
   if (program.host_bytes > 0) out += fmt::format("host {}\n", program.host_bytes);
   std::vector<std::vector<ValueId>> values(program.buffers.size());
   for (int v = 0; v < static_cast<int>(graph.values.size()); ++v)

@@ -8,8 +8,7 @@
 //   ...                                     the graph (graph/text.h)
 //   early %29 before %13                    where the transfer of a step starts
 //   arena 4096
-//   buffer activation at 512 of 256 in 2 slots from %h to %dx: %h, %y
-//   arena 4096
+//   passing 1024                            bytes at its end that chunks of a device share; then, of what lies on the host, `host BYTES`
 //   buffer activation at 512 of 256 in 2 slots from %h to %dx: %h, %y
 //   ...
 //   crossing %h of stage 0 to %h of stage 1

@@ -26,8 +26,8 @@
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/lower/kept_leaves.h"
 #include "shardwright/passes/buffer_kinds.h"
-#include "shardwright/passes/occupied.h"
 #include "shardwright/passes/optimize.h"
+#include "shardwright/passes/place_buffers.h"
 
 namespace shardwright {
 namespace {
@@ -164,38 +164,12 @@ class Assignment {
             .end = {fusions_[at(std::min(place.end, last))].end.index - (place.end > last ? 0 : 1)}};
   }
 
-  /// The largest first; but what is in slots is alive between forward and backward, so it lies side by side.
   void find_offsets(Program& program) const {
-    program.arena_bytes = find_offsets(program, Space::device, 0);
-    program.host_bytes = find_offsets(program, Space::host, program.arena_bytes) - program.arena_bytes;
-  }
-  /// From `begin` on. Returns where they end.
-  std::int64_t find_offsets(Program& program, Space space, std::int64_t begin) const {
-    std::vector<Buffer*> order;
-    for (Buffer& b : program.buffers)
-      if (b.space == space) order.push_back(&b);
-    std::ranges::stable_sort(order, std::ranges::greater(), [](const Buffer* b) { return b->bytes; });
-    constexpr std::int64_t most = std::int64_t{1} << 61;
-    std::int64_t of_slots = begin;
-    const auto is_apart = [](const Buffer& b) { return b.slots > 1 || b.life != Life::whole; };
-    for (Buffer* b : order) {
-      if (!is_apart(*b)) continue;
-      b->offset = of_slots;
-      if (b->bytes > (most - of_slots) / b->slots)
-        throw error("{} micro-batches are alive at once, of more than {} bytes (2^61) together", b->slots,
-                    most);
-      of_slots = b->end_offset();
-    }
-    std::int64_t end = of_slots;
-    Occupied occupied(static_cast<int>(graph_.nodes.size()) + 2);
-    for (Buffer* b : order) {
-      if (is_apart(*b)) continue;
-      const Lifetime life{b->begin.index + 1, b->end.index + 1};
-      b->offset = occupied.lowest_free(life, b->bytes, of_slots);
-      occupied.take(life, b->offset, b->bytes);
-      end = std::max(end, b->end_offset());
-    }
-    return end;
+    std::vector<Buffer*> of_device, of_host;
+    for (Buffer& b : program.buffers) (b.space == Space::device ? of_device : of_host).push_back(&b);
+    program.arena_bytes = place_buffers(std::move(of_device), graph_.nodes.size(), 0);
+    program.host_bytes =
+        place_buffers(std::move(of_host), graph_.nodes.size(), program.arena_bytes) - program.arena_bytes;
   }
 
   int time(NodeId id) const { return times_[at(id.index)]; }

@@ -11,6 +11,7 @@
 #include "shardwright/lower/sequence_order.h"
 #include "shardwright/lower/split_backward.h"
 #include "shardwright/lower/spmd.h"
+#include "shardwright/passes/share_between_chunks.h"
 #include "shardwright/plan/complete.h"
 #include "shardwright/plan/owners.h"
 
@@ -85,6 +86,7 @@ Pipeline compile_pipeline(const Graph& graph, const Plan& plan, const CompileOpt
       throw with_context(e, fmt::format("stage {}", s));
     }
   for (const Crossing& c : planned.crossings) out.connect(c);
+  share_between_chunks(out);
   return out;
 }
 

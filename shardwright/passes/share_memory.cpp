@@ -82,12 +82,11 @@ void place_around(Program& program, const std::map<int, std::int64_t>& fixed) {
     occupied.take(always, buffer.offset, buffer.bytes);
     program.arena_bytes = std::max(program.arena_bytes, buffer.end_offset());
   }
-  const auto is_apart = [](const Buffer* b) { return b->slots > 1 || b->life != Life::whole; };
   std::ranges::stable_sort(order, [&](const Buffer* a, const Buffer* b) {
-    return is_apart(a) != is_apart(b) ? is_apart(a) : a->bytes > b->bytes;
+    return a->is_in_slots() != b->is_in_slots() ? a->is_in_slots() : a->bytes > b->bytes;
   });
   for (Buffer* b : order) {
-    const Lifetime life = is_apart(b) ? always : Lifetime{b->begin.index + 1, b->end.index + 1};
+    const Lifetime life = b->is_in_slots() ? always : Lifetime{b->begin.index + 1, b->end.index + 1};
     b->offset = occupied.lowest_free(life, b->slots * b->bytes, 0);
     occupied.take(life, b->offset, b->slots * b->bytes);
     program.arena_bytes = std::max(program.arena_bytes, b->end_offset());
@@ -118,7 +117,8 @@ std::vector<Pipeline> sharing_memory(std::vector<Pipeline> pipelines) {
     }
   }
   for (Pipeline& p : pipelines)
-    for (std::size_t s = 0; s < first.size(); ++s) p.stages[s].arena_bytes = arenas[s];
+    for (std::size_t s = 0; s < first.size(); ++s)
+      p.stages[s].arena_bytes = arenas[s], p.stages[s].passing_bytes = 0;
   return pipelines;
 }
 

@@ -40,27 +40,22 @@ Executor::Executor(const Pipeline& pipeline, Backend& backend, Communicator& com
 
 void Executor::hold_stages() {
   held_.resize(pipeline_.stages.size());
-  const std::vector<int> stages = pipeline_.stages_of(communicator_.rank());
-  std::vector<std::int64_t> begins, host_begins;
-  std::int64_t host_bytes = 0;
-  for (int stage : stages) {
-    const Program& program = pipeline_.stage(stage);
-    require(program.buffer_of.size() == program.graph.values.size(), "buffers are not assigned");
-    begins.push_back(arena_bytes_);
-    host_begins.push_back(host_bytes);
-    arena_bytes_ += program.arena_bytes;
-    host_bytes += program.host_bytes;
-  }
+  const int rank = communicator_.rank();
+  arena_bytes_ = pipeline_.arena_bytes(rank);
+  const std::int64_t host_bytes = pipeline_.host_bytes(rank);
   if (memory_.empty()) arena_ = communicator_.allocate(arena_bytes_, backend_);
   if (memory_.empty()) memory_ = {arena_.data(), at(arena_bytes_)};
   require(std::ssize(memory_) == arena_bytes_, "an arena of {} bytes, not {}", memory_.size(), arena_bytes_);
   if (host_bytes > 0) host_ = backend_.allocate_host(host_bytes);
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    Held& held = held_[at(stages[s])];
-    held = {.program = &pipeline_.stage(stages[s]),
-            .rank = communicator_.rank() - pipeline_.first_rank(stages[s]),
-            .data = memory_.data() + begins[s],
-            .host = host_bytes > 0 ? host_.data() + host_begins[s] : nullptr,
+  for (const PlacedArena& arena : pipeline_.arenas_of(rank)) {
+    const Program& program = pipeline_.stage(arena.stage);
+    require(program.buffer_of.size() == program.graph.values.size(), "buffers are not assigned");
+    Held& held = held_[at(arena.stage)];
+    held = {.program = &program,
+            .rank = rank - pipeline_.first_rank(arena.stage),
+            .data = memory_.data() + arena.own,
+            .passing = memory_.data() + arena.passing,
+            .host = host_bytes > 0 ? host_.data() + arena.host : nullptr,
             .views = {},
             .boxes = {}};
     place_values(held);

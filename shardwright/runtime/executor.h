@@ -72,13 +72,16 @@ class Executor {
   struct Held {
     const Program* program = nullptr;
     int rank = 0;                   // among those of the stage
-    std::byte* data = nullptr;      // where its arena begins
+    std::byte* data = nullptr;      // where what is its own in the arena begins
+    std::byte* passing = nullptr;   // where what it shares with others begins
     std::byte* host = nullptr;      // where what it has on the host begins
     std::vector<TensorView> views;  // by value
     std::vector<Box> boxes;         // by value
 
     std::byte* at(std::int64_t offset) const {
-      return offset < program->arena_bytes ? data + offset : host + (offset - program->arena_bytes);
+      if (offset < program->own_bytes()) return data + offset;
+      if (offset < program->arena_bytes) return passing + (offset - program->own_bytes());
+      return host + (offset - program->arena_bytes);
     }
   };
   /// Between device and host.

@@ -20,15 +20,6 @@ namespace {
 /// To it and from it: levels of links behind those between devices.
 constexpr int ways_to_host = 2;
 
-/// Bytes of both, and what is largest in either.
-void add(MemoryUse& to, const MemoryUse& other) {
-  const std::size_t most = std::max(to.largest.size(), other.largest.size());
-  for (std::size_t k = 0; k < memory_kinds; ++k) to.bytes[k] += other.bytes[k];
-  to.largest.insert(to.largest.end(), other.largest.begin(), other.largest.end());
-  std::ranges::stable_sort(to.largest, std::ranges::greater(), &MemoryConsumer::bytes);
-  to.largest.resize(most);
-}
-
 Cluster devices_of(const Pipeline& pipeline, int group, const Cluster& whole) {
   return whole.part(pipeline.first_rank(group), pipeline.stage(group).rank_count());
 }
@@ -80,10 +71,10 @@ class GroupFigures {
       add_leaves(program.graph);
       out_.peak_seconds += prices.peak_seconds() * pipeline_.micro_batches();
       out_.repeated_peak_seconds += prices.repeated_peak_seconds() * pipeline_.micro_batches();
-      out_.arena_bytes += program.arena_bytes;
       out_.host_bytes += program.host_bytes;
-      add(out_.memory, memory_use(program));
     }
+    out_.arena_bytes = pipeline_.arena_bytes(timed_.step.rank);
+    out_.memory = memory_use(pipeline_, timed_.step.rank);
     return std::move(out_);
   }
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "shardwright/lower/program.h"
+#include "shardwright/lower/pipeline.h"
 
 namespace shardwright {
 
@@ -45,5 +45,7 @@ struct MemoryUse {
 };
 
 MemoryUse memory_use(const Program& program);
+/// Of a device that runs the stages of `rank`: where they share memory, that of the stage with most there.
+MemoryUse memory_use(const Pipeline& pipeline, int rank);
 
 }  // namespace shardwright

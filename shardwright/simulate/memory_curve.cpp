@@ -46,7 +46,7 @@ struct Alive {
       if (!b.begin.is_valid() && at(b.end.index) >= program.graph.nodes.size())
         always[static_cast<std::size_t>(kind_of(b.kind))] += b.slots * b.bytes;
       else
-        (b.slots > 1 || b.life != Life::whole ? in_slot : running).add(b);
+        (b.is_in_slots() ? in_slot : running).add(b);
     }
     const std::vector<Fusion> fusions = fusions_of(program.graph);
     in_slot.finish(fusions), running.finish(fusions);

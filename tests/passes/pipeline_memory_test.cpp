@@ -4,13 +4,16 @@
 
 #include "shardwright/annotations/patterns.h"
 #include "shardwright/frontend/model.h"
+#include "shardwright/lower/program_text.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/search/planning/make_plan.h"
+#include "shardwright/verify/verify.h"
 
 namespace shardwright {
 namespace {
 
 constexpr int stages = 4;
+constexpr std::int64_t most_bytes = std::int64_t{1} << 60;
 
 /// A decoder layer on each of four ranks; micro-batches of 2 samples.
 Pipeline compiled(Schedule schedule, int micro_batches) {
@@ -67,6 +70,62 @@ TEST(PipelineMemory, of_gpipe_holds_all_micro_batches) {
   for (int s = 0; s + 1 < stages; ++s)
     EXPECT_EQ(eight.stage(s).arena_bytes - alternating.stage(s).arena_bytes,
               (8 - (stages - s)) * slot_bytes(eight.stage(s)));
+}
+
+/// Two devices a stage, each with two chunks of two layers.
+Pipeline chunked(const std::string& schedule) {
+  const std::string model = "llama:layers=8,hidden=64,heads=4,ffn=128,vocab=128,seq=32,batch=16";
+  Model m = build_model(model, {.global_batch = {}, .loss = "", .micro_batches = 4});
+  add_train_step(m.graph, m.loss, {.name = "adamw", .attributes = {{"rate", 0.01}}});
+  return compile_pipeline(
+      m.graph,
+      make_plan(m.graph,
+                {.model = model,
+                 .devices = 4,
+                 .parallel = Parallel::semi_auto_parallel,
+                 .constraints = parse_constraints(
+                     {"--set", "dp=2,pp=2,micro_batches=4,zero=3,recompute=full,schedule=" + schedule})}));
+}
+
+std::string found(const Pipeline& pipeline) {
+  const Violations out = violations(unrolled_steps(pipeline), pipeline);
+  return out.empty() ? "nothing" : out.front().text;
+}
+
+TEST(PipelineMemory, of_what_lives_within_a_task_is_one_for_all_chunks) {
+  for (const char* schedule : {"interleaved:2", "zb-v", "v-half"}) {
+    SCOPED_TRACE(schedule);
+    const Pipeline p = chunked(schedule);
+    for (int rank = 0; rank < p.rank_count(); ++rank) {
+      std::int64_t apart = 0, own = 0, passing = 0;
+      for (int stage : p.stages_of(rank)) {
+        const Program& program = p.stage(stage);
+        EXPECT_GT(program.passing_bytes, 0);
+        apart += program.arena_bytes, own += program.own_bytes();
+        passing = std::max(passing, program.passing_bytes);
+      }
+      EXPECT_EQ(p.arena_bytes(rank), own + passing);
+      EXPECT_LT(p.arena_bytes(rank), apart);
+    }
+    EXPECT_EQ(found(p), "nothing");
+    EXPECT_EQ(to_text(parse_pipeline(to_text(p))), to_text(p));
+  }
+}
+
+TEST(PipelineMemory, that_chunks_share_may_hold_nothing_longer) {
+  const Pipeline p = chunked("interleaved:2");
+  Pipeline changed = p;
+  Program& middle = changed.stages[1];  // beside stage 3, which has the head, and so takes more while it runs
+  const auto bytes = [](const Buffer& b) { return b.kind == BufferKind::parameter ? b.bytes : most_bytes; };
+  Buffer& parameter = *std::ranges::min_element(middle.buffers, {}, bytes);
+  ASSERT_LE(middle.passing_bytes + parameter.bytes, p.stage(3).passing_bytes);
+  parameter.offset = middle.arena_bytes;
+  middle.arena_bytes += parameter.bytes, middle.passing_bytes += parameter.bytes;
+  EXPECT_NE(found(changed).find(" of another stage on its devices has been written over it"),
+            std::string::npos)
+      << found(changed);
+  parameter.offset = middle.own_bytes() - 64;
+  EXPECT_NE(found(changed).find(" of them shared"), std::string::npos) << found(changed);
 }
 
 }  // namespace

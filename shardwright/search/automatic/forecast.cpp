@@ -13,19 +13,32 @@
 namespace shardwright::automatic {
 namespace {
 
+/// What a device holds of parts of the row: for itself, and while one of their tasks runs, in a place that serves them in turn.
+struct HeldBytes {
+  double own = 0, passing = 0;
+
+  void add(const HeldBytes& other) { own += other.own, passing = std::max(passing, other.passing); }
+  double all() const { return own + passing; }
+};
+
 /// A part of the row, which grows piece by piece, and of which more and more pieces, the first ones, are computed again.
 /// The backward frees what the last of them keeps first, and leaves gradients.
 class Part {
  public:
-  Part(const ForecastOf& what, const OfLives& slots, int stage, bool is_first)
+  Part(const ForecastOf& what, const Pipelining& p, int part)
       : what_(what),
-        stage_(what.of(stage)),
-        slots_(slots),
-        is_first_(is_first),
-        seconds_(what.cluster.overlap, is_first) {}
+        stage_(what.of(p.stage_of(part))),
+        slots_(what.slots[at(part)]),
+        is_first_(part == 0),
+        keeps_sends_(p.schedule.chunks > 1),
+        seconds_(what.cluster.overlap, is_first_) {}
 
-  void add(int kind) {
+  /// The next piece of the row.
+  void add(std::size_t place) {
+    const int kind = what_.row.kinds[place];
     const Figures& f = figures(kind);
+    if (pieces_.empty() && !is_first_) returned_ = f.received;
+    sent_ = place + 1 < what_.row.kinds.size() ? figures(what_.row.kinds[place + 1]).received : 0;
     seconds_.add(f);
     lasting_ += f.lasting() - f.sums, sums_ += f.sums;
     least_gradients_ += f.least_gradients;
@@ -37,7 +50,7 @@ class Part {
     gradients_ += f.gradients;
     const double before = kept_ - gradients_, most = before + f.passing;
     while (most_.size() > front_ && most_.back().bytes <= most) most_.pop_back();
-    most_.push_back({pieces_.size(), most});
+    most_.push_back({pieces_.size(), most, f.passing});
     pieces_.push_back({kind, before});
   }
 
@@ -50,20 +63,23 @@ class Part {
     saved_ += kept.kept - repeated.kept;
     if (!is_first_) to_inputs_ += repeated.to_inputs - kept.to_inputs, left_ += repeated.left - kept.left;
     hosted_kept_ += repeated.hosted_kept - kept.hosted_kept;
-    most_again_ = std::max(most_again_, before - saved_ + repeated.passing);
+    if (const double bytes = before - saved_ + repeated.passing; bytes > most_again_.bytes)
+      most_again_ = {again_, bytes, repeated.passing};
     if (most_[front_].piece == again_) ++front_;
     ++again_;
   }
 
-  double bytes() const {
-    const double most =
-        front_ == most_.size() ? most_again_ : std::max(most_again_, most_[front_].bytes - saved_);
+  HeldBytes bytes() const {
+    Most most = most_again_;
+    if (front_ < most_.size() && most_[front_].bytes - saved_ > most.bytes)
+      most = most_[front_], most.bytes -= saved_;
     const double ahead = std::max(0.0, most_held(fetches_held, on_way_, hosted_kept_) - on_way_);
-    const double passing =
-        (slots_[0] - 1) * (kept_ - saved_) + halves() + most + scores_ + ahead + seconds_.gathered_ahead();
+    const double kept = (slots_[0] - 1) * (kept_ - saved_) + halves() + sends() + most.bytes - most.passing;
+    const double passing = most.passing + scores_ + ahead + seconds_.gathered_ahead();
     const double gradients =
         what_.framework.keeps_gradients ? least_gradients_ : std::max(sums_ + gradients_, least_gradients_);
-    return (lasting_ + (1 + what_.framework.slack) * passing + gradients) / stage_.room;
+    const double slack = 1 + what_.framework.slack;
+    return {(lasting_ + slack * kept + gradients) / stage_.room, slack * passing / stage_.room};
   }
   double host_bytes() const { return hosted_ + slots_[0] * hosted_kept_; }
   int again() const { return static_cast<int>(again_); }
@@ -82,6 +98,13 @@ class Part {
     return between * left_ - (whole - before) * to_inputs_;
   }
 
+  /// What it sends lies in the arena until others have it: of the forward in slots until the backward, of the backward until the next one.
+  double sends() const {
+    if (what_.framework.name != own_framework) return 0;
+    const int sent = slots_[static_cast<std::size_t>(Life::to_inputs)];
+    return (sent > 1 ? sent * sent_ : 0) + (keeps_sends_ ? slots_[0] : 1) * returned_;
+  }
+
   struct Piece {
     int kind = 0;
     double before = 0;  // its backward there is what it and those in front keep, without the gradients behind
@@ -89,18 +112,21 @@ class Part {
   struct Most {
     std::size_t piece = 0;
     double bytes = 0;
+    double passing = 0;  // of these
   };
 
   const ForecastOf& what_;
   OfStage stage_;
   OfLives slots_;
+  double sent_ = 0, returned_ = 0;  // bytes of a micro-batch, in the forward and in the backward
   bool is_first_;  // nobody waits for gradients of its inputs: all of its backward is the second half
+  bool keeps_sends_;
   StageSeconds seconds_;
   std::vector<Piece> pieces_;
   std::size_t again_ = 0;
   double lasting_ = 0, sums_ = 0, kept_ = 0, gradients_ = 0, saved_ = 0, to_inputs_ = 0, left_ = 0;
   double least_gradients_ = 0, scores_ = 0, hosted_ = 0, hosted_kept_ = 0, on_way_ = 0;
-  double most_again_ = 0;  // in the backward of a piece that is computed again
+  Most most_again_;  // in the backward of a piece that is computed again
   /// Of the others, from `front_` on: where no later one has more; as if none in front were computed again.
   std::vector<Most> most_;
   std::size_t front_ = 0;
@@ -111,9 +137,10 @@ struct Caps {
   double bytes = std::numeric_limits<double>::infinity(), host_bytes = bytes;
 
   bool hold(std::span<const Part* const> parts) const {
-    double own = 0, of_host = 0;
-    for (const Part* part : parts) own += part->bytes(), of_host += part->host_bytes();
-    return own <= bytes && of_host <= host_bytes;
+    HeldBytes held;
+    double of_host = 0;
+    for (const Part* part : parts) held.add(part->bytes()), of_host += part->host_bytes();
+    return held.all() <= bytes && of_host <= host_bytes;
   }
 };
 
@@ -160,8 +187,8 @@ class Cut {
     std::vector<Part> out;
     for (int part = 0; part < p_.parts(); ++part) {
       const int end = part + 1 < p_.parts() ? first[at(part) + 1] : static_cast<int>(pieces_.size());
-      out.emplace_back(what_, what_.slots[at(part)], p_.stage_of(part), part == 0);
-      for (int i = first[at(part)]; i < end; ++i) out.back().add(pieces_[at(i)]);
+      out.emplace_back(what_, p_, part);
+      for (int i = first[at(part)]; i < end; ++i) out.back().add(at(i));
     }
     for (int stage = 0; stage < p_.stages; ++stage) {
       std::vector<Part*> of_device;
@@ -189,7 +216,7 @@ class Cut {
     double before = 0;  // that a stage is through before the first one, with its last backward
     for (int part = 0; part < parts; ++part) {
       out.first.push_back(piece);
-      Part taken(what_, what_.slots[at(part)], p_.stage_of(part), part == 0);
+      Part taken(what_, p_, part);
       const StageForm& form = forms_[at(p_.stage_of(part))];
       Part* const alone[] = {&taken};
       const int begin = piece;
@@ -198,7 +225,7 @@ class Cut {
         return form.seconds(own.pass()) + std::max(0.0, update_of(own) - before);
       };
       while (piece < count - (parts - 1 - part)) {
-        taken.add(pieces_[at(piece)]);
+        taken.add(at(piece));
         if (fits) lighten(alone, caps_);
         const double own = end();
         const bool is_long = own > seconds * (1 + 1e-9), is_over = is_long || (fits && !caps_.hold(alone));
@@ -232,18 +259,19 @@ Forecast forecast_of_cut(const Constraints& s, const ForecastOf& what, const std
                          const std::vector<int>& first) {
   const Pipelining p = pipelining_of(s);
   Forecast out{.first = first, .again = {}};
-  std::vector<double> bytes(at(p.stages), 0), host_bytes(at(p.stages), 0);
+  std::vector<HeldBytes> bytes(at(p.stages));
+  std::vector<double> host_bytes(at(p.stages), 0);
   std::vector<StageSeconds> seconds;
   for (std::size_t part = 0; part < parts.size(); ++part) {
     const std::size_t device = at(p.stage_of(static_cast<int>(part)));
-    bytes[device] += parts[part].bytes(), host_bytes[device] += parts[part].host_bytes();
+    bytes[device].add(parts[part].bytes()), host_bytes[device] += parts[part].host_bytes();
     out.again.push_back(parts[part].again());
     seconds.push_back(parts[part].seconds());
   }
   const StepSeconds step(s, what, first, std::move(seconds));
   out.least_seconds = step.sure(what.only_least);
   if (!what.only_least) out.hopeful_seconds = step.hopeful(), out.seconds = step.likely();
-  out.bytes = *std::ranges::max_element(bytes);
+  out.bytes = std::ranges::max(bytes, {}, &HeldBytes::all).all();
   out.fits = out.bytes <= what.cap_bytes && *std::ranges::max_element(host_bytes) <= what.host_cap_bytes;
   return out;
 }
