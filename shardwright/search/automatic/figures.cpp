@@ -117,7 +117,59 @@ Recompute of_all(const Graph& part, const RecomputeOptions& options) {
   return {.modules = {std::move(all)}};
 }
 
+bool is_once(const Node& node) {
+  return node.op->kind == OpKind::receive && node.attributes.integer("once", 0) != 0;
+}
+
+/// A parameter that another piece has, or of which another has a gradient, too: it, and the gradient that is sent or received.
+template <class F>
+void for_each_tied(const Graph& graph, F visit) {
+  const auto look_at = [&](ValueId v, OpKind kind) {
+    if (graph.value(v).gradient_of.empty()) return;
+    const ValueId of = graph.value(v).gradient_of.front();
+    if (const Node& node = graph.node(graph.value(of).producer); node.op->kind == kind || is_once(node))
+      visit(of, v);
+  };
+  for (ValueId v : graph.sends) look_at(v, OpKind::parameter);
+  for (const Node& node : graph.nodes)
+    if (node.op->kind == OpKind::receive && node.phase != Phase::forward)
+      look_at(node.results.front(), OpKind::parameter);
+}
+
+/// The axes that split the batch.
+Axes axes_of_batch(const Graph& graph) {
+  for (const Node& node : graph.nodes) {
+    const Value& v = graph.value(node.results.front());
+    const bool is_batch =
+        node.op->kind == OpKind::input || (node.op->kind == OpKind::receive && !is_once(node));
+    if (is_batch && node.phase == Phase::forward && v.layout && !v.layout->dims.empty())
+      return v.layout->dims.front();
+  }
+  return {};
+}
+
+/// Gradients of tied parameters pass between pieces as they come: each replica has an addend.
+void leave_addends(Graph& graph) {
+  const Axes batch = axes_of_batch(graph);
+  if (batch.empty()) return;
+  for_each_tied(graph, [&](ValueId parameter, ValueId gradient) {
+    if (!graph.value(parameter).layout) return;
+    Layout layout = without_halo(reduced(*graph.value(parameter).layout));
+    for (Axes& axes : layout.dims)
+      if (axes.without(batch).size() < axes.size()) axes = axes.without(batch);
+    layout.sum = batch.sorted();
+    layout.mesh = graph.value(parameter).layout->mesh;
+    graph.value(gradient).layout = std::move(layout);
+  });
+}
+
 }  // namespace
+
+bool is_tied(const Network::Part& part) {
+  bool out = false;
+  for_each_tied(part.graph, [&](ValueId, ValueId) { out = true; });
+  return out;
+}
 
 Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& s, const FiguresFor& what) {
   PlanRequest asked = with_structure(what.request, s);
@@ -129,6 +181,7 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
                          .splits_backward = what.backward == Backward::in_two,
                          .interleave = settings_of(asked).pipelining.interleave};
   PlannedGraph planned = split_by_degrees(part.graph, part.calls, asked);
+  if (what.is_step) leave_addends(planned.graph);
   planned.offload = {};  // what is on the host is counted apart
   if (mode_of(s) == RecomputeMode::full && is_layer)
     planned.recompute = of_all(part.graph, settings_of(asked).recompute.options);

@@ -75,7 +75,12 @@ struct FiguresFor {
   const Cluster& stage;  // its devices
   int summed = 1;        // micro-batches, of which gradients are added up
   Backward backward = Backward::alone;
+  /// No other stage has any of it: gradients that two pieces have of one parameter are added up before those of replicas are.
+  bool is_step = false;
 };
+
+/// Two pieces have a parameter of `part` between them.
+bool is_tied(const Network::Part& part);
 
 /// Of `part`; of backwards in two how they fall apart, and bytes, alone. `is_layer`: of repeated layers, not of what lies between. Throws: Error where `s` cannot split it.
 Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& s, const FiguresFor& what);

@@ -11,13 +11,15 @@ Shelf& Stock::of(const Row& row) {
 
 Figures Stock::figures(const Network::Part& part, bool is_layer, const Constraints& s,
                        const FiguresFor& what) {
+  FiguresFor own = what;
+  own.is_step = what.is_step && is_tied(part);  // others are the same
   Cluster stage = what.stage;
   stage.name.clear();
   auto found = std::ranges::find(stages_, stage, &std::pair<Cluster, Known>::first);
   if (found == stages_.end()) found = stages_.emplace(stages_.end(), std::move(stage), Known{});
-  const auto [it, is_new] = found->second.try_emplace({&part, of_pieces(s), what.backward});
+  const auto [it, is_new] = found->second.try_emplace({&part, of_pieces(s), what.backward, own.is_step});
   if (is_new) try {
-      it->second = figures_of(part, is_layer, s, what);
+      it->second = figures_of(part, is_layer, s, own);
     } catch (...) {
       found->second.erase(it);
       throw;

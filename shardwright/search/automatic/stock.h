@@ -39,7 +39,7 @@ class Stock {
   Figures figures(const Network::Part& part, bool is_layer, const Constraints& s, const FiguresFor& what);
 
  private:
-  using Known = std::map<std::tuple<const Network::Part*, Constraints, Backward>, Figures>;
+  using Known = std::map<std::tuple<const Network::Part*, Constraints, Backward, bool>, Figures>;
 
   std::list<Shelf> shelves_;
   std::list<std::pair<Cluster, Known>> stages_;  // whatever the cluster is called

@@ -114,7 +114,8 @@ const Network* Tables::network(int micro_batches, int summed, const Row& row) {
 /// Null where the structure cannot split one of them.
 const Pieces* Tables::figures(const Constraints& s, int summed, Backward backward) {
   const Row& pieces = row(s);
-  const KeyOfBackward key({of_pieces(s), summed, &pieces == &shelf_->whole, is_on_fastest(s)}, backward);
+  const bool is_step = stages_of(s) == 1 && contexts_of(s) == 1 && replicas_of(s) > 1;
+  const KeyOfPieces key(of_pieces(s), summed, &pieces == &shelf_->whole, is_on_fastest(s), backward, is_step);
   const auto [it, is_new] = figures_.try_emplace(key);
   if (!is_new) return it->second.get();
   const Network* network = this->network(*s.micro_batches, summed, pieces);
@@ -127,7 +128,7 @@ const Pieces* Tables::figures(const Constraints& s, int summed, Backward backwar
   if (repeats_layers && !others) return nullptr;
   auto made = attempt(why_, [&] {  // else of a dim that does not divide
     const Cluster stage = devices_of(s);
-    const FiguresFor what{request_, stage, summed, backward};
+    const FiguresFor what{request_, stage, summed, backward, is_step};
     auto out = std::make_unique<Pieces>();
     for (int k = 0; k < pieces.kind_count(); ++k)
       out->push_back(others && !pieces.is_layer(k)

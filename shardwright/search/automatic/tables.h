@@ -89,9 +89,9 @@ class Tables {
 
  private:
   struct OnKind;
-  /// What pieces depend on, micro-batches that are summed, whether all is one piece, and on which devices it is.
-  using Key = std::tuple<Constraints, int, bool, bool>;
-  using KeyOfBackward = std::pair<Key, Backward>;
+  /// What pieces depend on, micro-batches that are summed, whether all is one piece, on which devices it is, what of backwards is told,
+  /// and whether there are no other stages.
+  using KeyOfPieces = std::tuple<Constraints, int, bool, bool, Backward, bool>;
 
   const Network* network(int micro_batches, int summed, const Row& row);
   const Pieces* figures(const Constraints& s, int summed, Backward backward = Backward::alone);
@@ -137,7 +137,7 @@ class Tables {
   Shelf* shelf_ = nullptr;
   bool has_layers_ = false;
   std::optional<bool> replicas_wait_;  // not known yet
-  std::map<KeyOfBackward, std::unique_ptr<Pieces>> figures_;
+  std::map<KeyOfPieces, std::unique_ptr<Pieces>> figures_;
   std::map<std::tuple<Constraints, std::int64_t, int, bool, bool>, Pieces> shared_;
   std::map<std::tuple<Constraints, std::int64_t, int, bool, bool>, Pieces> between_;
   std::map<Pipelining, std::vector<OfLives>> slots_;

@@ -128,6 +128,21 @@ TEST(StepSeconds, are_those_of_the_program_where_nobody_waits_for_gradients) {
   }
 }
 
+/// The pieces that share a table each summed its gradient over replicas before they added it up, and what the first piece leaves, the last to
+/// be there, was hidden: 23 % too long in fp16, so that what no step was to undercut was, and 22 % too short in bf16.
+TEST(StepSeconds, are_those_of_the_program_where_a_large_table_is_tied) {
+  const StepOf step = step_of_model("gpt:layers=4,hidden=2048,heads=16,vocab=50304,seq=2048", 64);
+  const PlanRequest request = request_for(cluster_called("v100-32g:256"), 256);
+  for (const char* words :
+       {"dp=32,tp=8,pp=1,micro_batches=1,zero=0", "dp=32,tp=8,pp=1,micro_batches=1,zero=1",
+        "dp=32,tp=8,pp=1,micro_batches=1,zero=2", "dp=32,tp=8,pp=1,micro_batches=2,zero=1"}) {
+    SCOPED_TRACE(words);
+    const auto [forecast, program] = beside(request, step, words);
+    EXPECT_NEAR(forecast.seconds / program.step_seconds(), 1, 0.06);
+    EXPECT_LE(forecast.least_seconds, program.step_seconds());
+  }
+}
+
 Graph plain_decoder(int micro_batches) {
   return step_of_model("llama:layers=8,hidden=512,heads=4,ffn=1376,vocab=512,seq=512", 32)(micro_batches);
 }
@@ -142,6 +157,20 @@ TEST(ForecastBytes, are_those_of_the_program_whatever_the_schedule) {
         SCOPED_TRACE(fmt::format("{} {}", cluster, words));
         const auto [forecast, program] =
             beside(request_for(cluster_called(cluster), 4), plain_decoder, words.c_str());
+        EXPECT_NEAR(forecast.bytes / static_cast<double>(program.arena_bytes), 1, 0.09);
+      }
+}
+
+/// What is sent was not counted, and what lives within a task for each chunk.
+TEST(ForecastBytes, are_those_of_the_program_where_devices_have_chunks) {
+  for (const char* schedule : {"interleaved:2", "zb-v"})
+    for (const char* more : {"none", "full"})
+      for (int zero : {1, 3}) {
+        const std::string words = fmt::format(
+            "dp=2,tp=1,pp=2,micro_batches=8,zero={},schedule={},recompute={}", zero, schedule, more);
+        SCOPED_TRACE(words);
+        const auto [forecast, program] =
+            beside(request_for(cluster_called("a100-80g:4"), 4), plain_decoder, words.c_str());
         EXPECT_NEAR(forecast.bytes / static_cast<double>(program.arena_bytes), 1, 0.09);
       }
 }
