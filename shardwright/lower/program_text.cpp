@@ -86,7 +86,7 @@ class Parser {
     else if (in.accept("arena"))
       program_.arena_bytes = parse_bytes(in, "an arena");
     else if (in.accept("passing"))
-      parse_passing(in);
+      program_.passing_bytes = parse_bytes(in, "what passes");
     else if (in.peek("host") && !in.peek("host %"))
       parse_host(in);
     else if (in.peek("buffer"))
@@ -183,6 +183,9 @@ class Parser {
   void finish_program() {
     if (!is_open_) return;
     is_open_ = false;
+    if (program_.own_bytes() < 0)
+      throw error("{} bytes of an arena of {} pass: should be at most all", program_.passing_bytes,
+                  program_.arena_bytes);
     program_.graph = parse_program_graph(graph_);
     by_name_.clear();
     for (std::size_t v = 0; v < program_.graph.values.size(); ++v)
@@ -227,13 +230,6 @@ class Parser {
     const std::int64_t bytes = in.integer("bytes");
     if (bytes < 0) throw error("{} of {} bytes: should be from 0 on", what, bytes);
     return bytes;
-  }
-
-  void parse_passing(Scanner& in) {
-    program_.passing_bytes = parse_bytes(in, "what passes");
-    if (program_.own_bytes() < 0)
-      throw error("{} bytes of an arena of {} pass: should be at most all", program_.passing_bytes,
-                  program_.arena_bytes);
   }
 
   void parse_host(Scanner& in) {

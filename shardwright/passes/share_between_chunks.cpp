@@ -43,16 +43,10 @@ void begin_with_transfers(Program& program) {
 
 /// Places all that `program` has, of its update behind the first `updates` bytes of what is shared. Returns where that ends.
 std::int64_t place(Program& program, std::int64_t updates) {
-  std::vector<bool> is_received(program.buffers.size(), false);  // it may come while the task before runs
-  for (const Node& node : program.graph.nodes) {
-    if (node.op->kind != OpKind::receive || node.phase == Phase::update) continue;
-    if (const int b = program.buffer_of[at(node.results.front().index)]; b >= 0) is_received[at(b)] = true;
-  }
   std::vector<Buffer*> own, tasks, update;
   for (Buffer& b : program.buffers) {
     if (b.space == Space::host) continue;
-    const bool is_own = is_received[at(&b - program.buffers.data())];
-    const Need need = is_own ? Need::own : need_of(b, program.graph);
+    const Need need = need_of(b, program.graph);
     (need == Need::own ? own : need == Need::task ? tasks : update).push_back(&b);
   }
   const std::size_t nodes = program.graph.nodes.size();

@@ -65,22 +65,45 @@ void check_stages(const Pipeline& one, const Pipeline& other) {
   if (one.stages.size() != other.stages.size()) throw error("programs of other stages cannot share memory");
 }
 
-/// Places all buffers of `program` that `fixed` says no offset of.
+/// Of the arena's parts in all programs of a stage.
+struct StageArena {
+  std::int64_t own = 0, passing = 0;
+
+  void hold(std::int64_t more_own, std::int64_t more_passing) {
+    own = std::max(own, more_own), passing = std::max(passing, more_passing);
+  }
+};
+
+/// Moves what passes behind all that is own in any of the programs.
+void let_pass_behind(Program& program, const StageArena& arena) {
+  const std::int64_t own = program.own_bytes();
+  for (Buffer& b : program.buffers)
+    if (b.offset >= own) b.offset += arena.own - own;
+  program.arena_bytes = arena.own + arena.passing, program.passing_bytes = arena.passing;
+}
+
+/// Places all buffers of `program` that `fixed` says no offset of; what passes behind them, as it lies.
 void place_around(Program& program, const std::map<int, std::int64_t>& fixed) {
   const int last = static_cast<int>(program.graph.nodes.size()) + 1;
   const Lifetime always{0, last};
   Occupied occupied(last + 1);
-  std::vector<Buffer*> order;
+  std::vector<Buffer*> order, passing;
+  std::int64_t end = 0;
+  const std::int64_t own = program.own_bytes();
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     Buffer& buffer = program.buffers[b];
     const auto place = fixed.find(static_cast<int>(b));
+    if (buffer.offset >= own) {
+      passing.push_back(&buffer);
+      continue;
+    }
     if (place == fixed.end()) {
       order.push_back(&buffer);
       continue;
     }
     buffer.offset = place->second;
     occupied.take(always, buffer.offset, buffer.bytes);
-    program.arena_bytes = std::max(program.arena_bytes, buffer.end_offset());
+    end = std::max(end, buffer.end_offset());
   }
   std::ranges::stable_sort(order, [&](const Buffer* a, const Buffer* b) {
     return a->is_in_slots() != b->is_in_slots() ? a->is_in_slots() : a->bytes > b->bytes;
@@ -89,8 +112,10 @@ void place_around(Program& program, const std::map<int, std::int64_t>& fixed) {
     const Lifetime life = b->is_in_slots() ? always : Lifetime{b->begin.index + 1, b->end.index + 1};
     b->offset = occupied.lowest_free(life, b->slots * b->bytes, 0);
     occupied.take(life, b->offset, b->slots * b->bytes);
-    program.arena_bytes = std::max(program.arena_bytes, b->end_offset());
+    end = std::max(end, b->end_offset());
   }
+  for (Buffer* b : passing) b->offset += end - own;
+  program.arena_bytes = end + program.passing_bytes;
 }
 
 }  // namespace
@@ -101,9 +126,9 @@ void check_shares(const Pipeline& one, const Pipeline& other) {
 }
 
 std::vector<Pipeline> sharing_memory(std::vector<Pipeline> pipelines) {
-  const std::vector<Program> first = pipelines.front().stages;
-  std::vector<std::int64_t> arenas;
-  for (const Program& program : first) arenas.push_back(program.arena_bytes);
+  const std::vector<Program>& first = pipelines.front().stages;
+  std::vector<StageArena> arenas;
+  for (const Program& program : first) arenas.push_back({program.own_bytes(), program.passing_bytes});
   for (std::size_t p = 1; p < pipelines.size(); ++p) {
     check_stages(pipelines.front(), pipelines[p]);
     for (std::size_t s = 0; s < first.size(); ++s) {
@@ -111,14 +136,12 @@ std::vector<Pipeline> sharing_memory(std::vector<Pipeline> pipelines) {
       std::map<int, std::int64_t> fixed;  // by buffer
       for (const auto& [own, v] : kept_in_both(first[s], program))
         fixed[program.buffer_of[at(v.index)]] = first[s].buffer(own)->offset;
-      program.arena_bytes = 0;
       place_around(program, fixed);
-      arenas[s] = std::max(arenas[s], program.arena_bytes);
+      arenas[s].hold(program.own_bytes(), program.passing_bytes);
     }
   }
   for (Pipeline& p : pipelines)
-    for (std::size_t s = 0; s < first.size(); ++s)
-      p.stages[s].arena_bytes = arenas[s], p.stages[s].passing_bytes = 0;
+    for (std::size_t s = 0; s < p.stages.size(); ++s) let_pass_behind(p.stages[s], arenas[s]);
   return pipelines;
 }
 

@@ -94,6 +94,14 @@ class Assignment {
         stages_[at(producer(u.leaf).index)] = stage(u.value);
   }
 
+  /// Gradients come from stages behind: the first of these adds them up, so that one goes on.
+  int first_of(const Node& sum) const {
+    int out = everywhere;
+    for (ValueId v : sum.operands)
+      if (stage(v) != everywhere && (out == everywhere || stage(v) < out)) out = stage(v);
+    return out;
+  }
+
   int derived(const Node& node) const {
     if (is_accumulation(graph_, node)) return stage(node.operands[1]);
     if (node.forward.is_valid() && stages_[at(node.forward.index)] != everywhere)
@@ -103,7 +111,8 @@ class Assignment {
                                        [&](ValueId v) { return stage(v) == stage(node.operands.front()); });
     if (is_of_one && stage(node.operands.front()) != everywhere) return stage(node.operands.front());
     for (ValueId v : graph_.value(node.results.front()).gradient_of)
-      if (stage(v) != everywhere) return stage(v);
+      if (stage(v) != everywhere)
+        return node.phase == Phase::backward ? std::max(stage(v), first_of(node)) : stage(v);
     for (ValueId v : node.operands)
       if (stage(v) != everywhere) return stage(v);
     return 0;

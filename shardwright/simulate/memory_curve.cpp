@@ -35,21 +35,25 @@ class AtNodes {
   std::vector<BytesByKind> bytes_;
 };
 
-/// What is alive of a stage's program: always, of each micro-batch in its slot, and of the one that runs.
+/// What is alive of a stage's program: always, of each micro-batch in its slot, of the one that runs, and of the task that runs, in a
+/// place that other stages use when it is over.
 struct Alive {
   BytesByKind always{};
-  AtNodes in_slot, running;
+  AtNodes in_slot, running, passing;
 
-  explicit Alive(const Program& program) : in_slot(program), running(program) {
+  explicit Alive(const Program& program) : in_slot(program), running(program), passing(program) {
     for (const Buffer& b : program.buffers) {
       if (b.space == Space::host) continue;
       if (!b.begin.is_valid() && at(b.end.index) >= program.graph.nodes.size())
         always[static_cast<std::size_t>(kind_of(b.kind))] += b.slots * b.bytes;
       else
-        (b.is_in_slots() ? in_slot : running).add(b);
+        (b.is_in_slots()                                                ? in_slot
+         : program.passing_bytes == 0 || b.offset < program.own_bytes() ? running
+                                                                        : passing)
+            .add(b);
     }
     const std::vector<Fusion> fusions = fusions_of(program.graph);
-    in_slot.finish(fusions), running.finish(fusions);
+    in_slot.finish(fusions), running.finish(fusions), passing.finish(fusions);
   }
 };
 
@@ -77,7 +81,7 @@ std::vector<MemoryMoment> memory_by_kind(const Pipeline& pipeline, const StepTra
   const Phase last_phase =
       pipeline.pipelining.schedule.splits_backward ? Phase::weights : Phase::backward;  // of a micro-batch
   std::map<std::pair<int, int>, BytesByKind> in_slots;  // by stage and micro-batch: what it holds now
-  std::map<int, BytesByKind> running;                   // by stage
+  std::map<int, BytesByKind> running, passing;          // by stage
   const auto set = [&](BytesByKind& held, const BytesByKind& now) {
     add_to(bytes, held, -1);
     add_to(bytes, held = now);
@@ -90,13 +94,18 @@ std::vector<MemoryMoment> memory_by_kind(const Pipeline& pipeline, const StepTra
       const Alive& alive = stages.at(i.stage);
       set(in_slot, alive.in_slot[node]);
       set(running[i.stage], alive.running[node]);
+      set(passing[i.stage], alive.passing[node]);
       add(e.begin);
-    } else if (i.act == Act::run && e.phase == Phase::update) {
-      for (auto& [key, held] : in_slots) set(held, {});
-      for (auto& [stage, held] : running) set(held, {});
-      add(e.end);
-    } else if (i.act == Act::run && e.phase == last_phase && i.micro_batch + 1 < pipeline.micro_batches()) {
-      set(in_slot, {});
+    } else if (i.act == Act::run) {
+      const bool is_update = e.phase == Phase::update;
+      for (auto& [stage, held] : passing)
+        if (is_update || stage == i.stage) set(held, {});
+      if (is_update) {
+        for (auto& [key, held] : in_slots) set(held, {});
+        for (auto& [stage, held] : running) set(held, {});
+      } else if (e.phase == last_phase && i.micro_batch + 1 < pipeline.micro_batches()) {
+        set(in_slot, {});
+      }
       add(e.end);
     }
   }

@@ -28,12 +28,34 @@ bool are_alike(const RankStep& a, const RankStep& b) {
          std::equal(a.transfers.begin(), a.transfers.end(), b.transfers.begin(), b.transfers.end(), same);
 }
 
+/// Of what crosses between two stages of `rank`, whatever is written where it is read.
+Violations overlaps(const RankStep& rank, const Pipeline& pipeline,
+                    const std::map<int, const StageInArena*>& stages, const Instruction& i) {
+  if (i.act != Act::start) return {};
+  const PreparedTransfer& t = rank.transfer(i);
+  const auto from = stages.find(t.from_stage), to = stages.find(t.to_stage);
+  if (t.from_stage == t.to_stage || from == stages.end() || to == stages.end()) return {};
+  for (const Part& a : t.parts)
+    for (const Part& b : t.parts) {
+      if (!a.from.is_valid() || !b.to.is_valid()) continue;
+      const auto read = from->second->place_of(a.from, i.micro_batch),
+                 made = to->second->place_of(b.to, i.micro_batch);
+      if (std::max(read.first, made.first) >= std::min(read.second, made.second)) continue;
+      return {violation("rank {}: {}: %{} is written where %{} is read", rank.rank,
+                        to_text(rank, i, pipeline), pipeline.stage(t.to_stage).graph.value(b.to).name,
+                        pipeline.stage(t.from_stage).graph.value(a.from).name)};
+    }
+  return {};
+}
+
 /// Of a step that is played on the memory of its rank.
 Violations of_rank(const RankStep& rank, const Pipeline& pipeline) {
   RankMemory memory(pipeline.arena_bytes(rank.rank) + pipeline.host_bytes(rank.rank));
   std::vector<StageInArena> stages;
   for (const PlacedArena& placed : pipeline.arenas_of(rank.rank))
     stages.emplace_back(rank, pipeline, placed, memory);
+  std::map<int, const StageInArena*> by_number;
+  for (const StageInArena& stage : stages) by_number.emplace(stage.number(), &stage);
   Violations out;
   const auto is_right = [&](const auto& act) {
     for (StageInArena& stage : stages) {
@@ -45,8 +67,10 @@ Violations of_rank(const RankStep& rank, const Pipeline& pipeline) {
     return true;
   };
   if (!is_right([](StageInArena& stage) { stage.begin_step(); })) return out;
-  for (const Instruction& i : rank.instructions)
+  for (const Instruction& i : rank.instructions) {
+    if (out = overlaps(rank, pipeline, by_number, i); !out.empty()) return out;
     if (!is_right([&](StageInArena& stage) { stage.play(i); })) return out;
+  }
   is_right([](StageInArena& stage) { stage.end_step(); });
   return out;
 }

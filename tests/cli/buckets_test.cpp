@@ -114,6 +114,7 @@ TEST_F(EndToEndBuckets, have_the_losses_of_the_longest) {
                                {"--devices", "3", "--fix", "tp=3"},
                                {"--devices", "4", "--fix", "dp=2,tp=2", "--optimizer-parallel", "1"},
                                {"--devices", "2", "--stages", "2", "--micro-batches", "2"},
+                               {"--devices", "2", "--fix", "pp=2,micro_batches=2,schedule=interleaved:2"},
                                {"--devices", "4", "--fix", "dp=4", "--optimizer-parallel", "3"}})
       expect_near(trained(network + ",batch=4",
                           testing::with(of_data({"--steps", steps, "--optimizer", "adamw"}), split))

@@ -109,6 +109,8 @@ TEST(ProgramText, names_the_line_and_what_is_wrong) {
        "communication, workspace"},
       {"output %y", "output %y\narena 64\nbuffer workspace at 0 of 64: %y, %q",
        "line 15: 'q' is not in the graph (did you mean h or y?)"},
+      {"output %y", "output %y\narena 64\npassing 128",
+       "128 bytes of an arena of 64 pass: should be at most all"},
       {"output %y", "output %y\narena -5", "line 14: an arena of -5 bytes: should be from 0 on"},
       {"send %h",
        "send %h\narena 9223372036854775807\nbuffer workspace at 0 of 9000000000000000000 in 2 slots: %h",

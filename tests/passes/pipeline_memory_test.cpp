@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "shardwright/annotations/patterns.h"
+#include "shardwright/base/index.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/lower/program_text.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/search/planning/make_plan.h"
+#include "shardwright/simulate/memory_curve.h"
+#include "shardwright/simulate/step_trace.h"
 #include "shardwright/verify/verify.h"
 
 namespace shardwright {
@@ -108,6 +111,14 @@ TEST(PipelineMemory, of_what_lives_within_a_task_is_one_for_all_chunks) {
       EXPECT_LT(p.arena_bytes(rank), apart);
     }
     EXPECT_EQ(found(p), "nothing");
+    const Cluster cluster = cluster_called("a100-80g:4");
+    const StepTrace trace = simulated_trace(p, cluster);
+    for (int group = 0; group < p.group_count(); ++group) {
+      const int rank = p.first_rank(group);
+      EXPECT_EQ(total_of(memory_use(p, rank).bytes), p.arena_bytes(rank));
+      for (const MemoryPoint& point : memory_over_time(p, trace, step_of(p, rank)))
+        ASSERT_LE(point.bytes, p.arena_bytes(rank));
+    }
     EXPECT_EQ(to_text(parse_pipeline(to_text(p))), to_text(p));
   }
 }
@@ -115,17 +126,37 @@ TEST(PipelineMemory, of_what_lives_within_a_task_is_one_for_all_chunks) {
 TEST(PipelineMemory, that_chunks_share_may_hold_nothing_longer) {
   const Pipeline p = chunked("interleaved:2");
   Pipeline changed = p;
-  Program& middle = changed.stages[1];  // beside stage 3, which has the head, and so takes more while it runs
+  Program &middle = changed.stages[1], &last = changed.stages[3];  // of the same devices
   const auto bytes = [](const Buffer& b) { return b.kind == BufferKind::parameter ? b.bytes : most_bytes; };
   Buffer& parameter = *std::ranges::min_element(middle.buffers, {}, bytes);
-  ASSERT_LE(middle.passing_bytes + parameter.bytes, p.stage(3).passing_bytes);
+  ASSERT_LE(middle.passing_bytes, last.passing_bytes);
+  for (Buffer& b : last.buffers) b.offset += b.offset >= last.own_bytes() ? parameter.bytes : 0;
   parameter.offset = middle.arena_bytes;
-  middle.arena_bytes += parameter.bytes, middle.passing_bytes += parameter.bytes;
+  for (Program* program : {&middle, &last})
+    program->arena_bytes += parameter.bytes, program->passing_bytes += parameter.bytes;
   EXPECT_NE(found(changed).find(" of another stage on its devices has been written over it"),
             std::string::npos)
       << found(changed);
   parameter.offset = middle.own_bytes() - 64;
   EXPECT_NE(found(changed).find(" of them shared"), std::string::npos) << found(changed);
+}
+
+/// A copy between chunks of one device that reads where it writes.
+TEST(PipelineMemory, of_what_crosses_within_a_device_is_read_before_it_is_written) {
+  Pipeline p = chunked("zb-v");
+  const auto crossing = std::ranges::find_if(p.crossings, [](const PlacedCrossing& c) {
+    return c.from == 1 && c.to == 2 && c.time == CrossingTime::micro_batch;
+  });
+  ASSERT_NE(crossing, p.crossings.end());
+  const auto move = [&](int stage, ValueId v, std::int64_t into) {
+    Program& program = p.stages[at(stage)];
+    Buffer& b = program.buffers[at(program.buffer_of[at(v.index)])];
+    b.offset = program.own_bytes() + into;
+    program.passing_bytes += b.slots * b.bytes + into, program.arena_bytes += b.slots * b.bytes + into;
+  };
+  const std::int64_t behind = std::max(p.stage(1).passing_bytes, p.stage(2).passing_bytes);
+  move(1, crossing->sent, behind), move(2, crossing->received, behind + 64);
+  EXPECT_NE(found(p).find("is written where"), std::string::npos) << found(p);
 }
 
 }  // namespace

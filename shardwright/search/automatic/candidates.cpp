@@ -181,11 +181,9 @@ Candidate Candidates::within(const Constraints& s, const Sets& sets, double byte
 
 void Candidates::remember(const Candidate& misfit) {
   constexpr std::size_t most = 3;
-  const auto bytes = [](const Candidate& c) { return c.forecast.bytes; };
-  const auto place = std::ranges::lower_bound(misfits_, bytes(misfit), {}, bytes);
-  if (place != misfits_.end() && bytes(*place) == bytes(misfit))
-    return;  // with all layers again they are one
-  misfits_.insert(place, misfit);
+  std::erase_if(misfits_, [&](const Candidate& c) { return c.structure == misfit.structure; });
+  const auto figures = [](const Candidate& c) { return std::pair(c.forecast.bytes, c.forecast.seconds); };
+  misfits_.insert(std::ranges::upper_bound(misfits_, figures(misfit), {}, figures), misfit);
   if (misfits_.size() > most) misfits_.pop_back();
 }
 

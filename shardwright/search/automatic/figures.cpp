@@ -63,8 +63,14 @@ void add_bytes(Figures& out, const Program& program) {
     if (program.graph.node(id).phase == Phase::forward) last = id.index;
   std::vector<bool> is_sent(program.buffers.size(), false);  // the next piece keeps it, as what it receives
   std::vector<bool> is_kept(program.buffers.size(), false);
-  for (ValueId v : program.graph.sends)
-    if (const Buffer* b = program.buffer(v)) is_sent[at(b - program.buffers.data())] = true;
+  for (ValueId v : program.graph.sends) {
+    const Buffer* b = program.buffer(v);
+    if (!b || is_sent[at(b - program.buffers.data())]) continue;
+    const Phase made = program.graph.node(program.graph.value(v).producer).phase;
+    is_sent[at(b - program.buffers.data())] = true;
+    if (made == Phase::update || b->kind == BufferKind::parameter) continue;
+    (made == Phase::forward ? out.sent : out.sent_back) += static_cast<double>(b->bytes);
+  }
   for (const Buffer& b : program.buffers) {
     const bool is_before = !b.begin.is_valid() || b.begin.index <= last;
     if (b.kind == BufferKind::parameter)
@@ -84,7 +90,8 @@ void add_bytes(Figures& out, const Program& program) {
   }
   out.on_way = most_on_way(program, is_kept);
   using enum BufferKind;
-  out.passing = std::max(0.0, static_cast<double>(program.arena_bytes) - out.lasting() - out.kept);
+  out.passing =
+      std::max(0.0, static_cast<double>(program.arena_bytes) - out.lasting() - out.kept - out.sent_back);
   out.working = std::max(0.0, most_alive(program, {activation, communication, workspace}) - out.kept);
   out.moving = most_alive(program, {gradient, communication});
 }
@@ -239,12 +246,13 @@ Figures between(const Figures& few, const Figures& more, double share) {
   Figures out = few;
   const auto move = [share](double& from, double to) { from += share * (to - from); };
   for (double Figures::*part :
-       {&Figures::forward,         &Figures::backward,   &Figures::update,      &Figures::received,
-        &Figures::weights,         &Figures::to_inputs,  &Figures::left,        &Figures::tied,
-        &Figures::returned,        &Figures::parameters, &Figures::states,      &Figures::sums,
-        &Figures::least_gradients, &Figures::scores,     &Figures::gradients,   &Figures::kept,
-        &Figures::on_way,          &Figures::hosted,     &Figures::hosted_kept, &Figures::passing,
-        &Figures::working,         &Figures::moving,     &Figures::late})
+       {&Figures::forward,     &Figures::backward,  &Figures::update,          &Figures::received,
+        &Figures::sent,        &Figures::sent_back, &Figures::weights,         &Figures::to_inputs,
+        &Figures::left,        &Figures::tied,      &Figures::returned,        &Figures::parameters,
+        &Figures::states,      &Figures::sums,      &Figures::least_gradients, &Figures::scores,
+        &Figures::gradients,   &Figures::kept,      &Figures::on_way,          &Figures::hosted,
+        &Figures::hosted_kept, &Figures::passing,   &Figures::working,         &Figures::moving,
+        &Figures::late})
     move(out.*part, more.*part);
   for (const Phase phase : {Phase::forward, Phase::backward, Phase::weights, Phase::update})
     move(out.transfers[phase], more.transfers[phase]);

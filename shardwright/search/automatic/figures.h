@@ -17,9 +17,10 @@ struct Figures {
   double update = 0;                 // seconds of a step
   /// Of `backward` those of gradients of weights, with what these wait for, where they are tasks by themselves; 0: nobody has looked.
   double weights = 0;
-  double received = 0;  // bytes that a device receives of a micro-batch, in the forward
-  double tied = 0;      // and once a step: parameters of other pieces
-  double returned = 0;  // and for the update: gradients of those that others have of this one
+  double received = 0;             // bytes that a device receives of a micro-batch, in the forward
+  double sent = 0, sent_back = 0;  // and that it sends, in the forward and in the backward
+  double tied = 0;                 // and once a step: parameters of other pieces
+  double returned = 0;             // and for the update: gradients of those that others have of this one
   double parameters = 0, states = 0, sums = 0;  // bytes that last; of gradients their sums
   double least_gradients = 0;                   // bytes of gradients that the framework keeps, at least
   double scores = 0;                            // bytes of its copies of scores, if these are made here

@@ -7,6 +7,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/lower/offload.h"
+#include "shardwright/search/automatic/other_cuts.h"
 #include "shardwright/search/automatic/pipeline_seconds.h"
 #include "shardwright/search/automatic/step_seconds.h"
 
@@ -30,15 +31,14 @@ class Part {
         stage_(what.of(p.stage_of(part))),
         slots_(what.slots[at(part)]),
         is_first_(part == 0),
-        keeps_sends_(p.schedule.chunks > 1),
+        has_chunks_(p.schedule.chunks > 1),
+        keeps_sends_(has_chunks_ || p.schedule.order == ChunkOrder::table),
         seconds_(what.cluster.overlap, is_first_) {}
 
-  /// The next piece of the row.
-  void add(std::size_t place) {
-    const int kind = what_.row.kinds[place];
+  void add(int kind) {
     const Figures& f = figures(kind);
-    if (pieces_.empty() && !is_first_) returned_ = f.received;
-    sent_ = place + 1 < what_.row.kinds.size() ? figures(what_.row.kinds[place + 1]).received : 0;
+    if (pieces_.empty()) returned_ = f.sent_back;
+    sent_ = f.sent;
     seconds_.add(f);
     lasting_ += f.lasting() - f.sums, sums_ += f.sums;
     least_gradients_ += f.least_gradients;
@@ -73,6 +73,7 @@ class Part {
     Most most = most_again_;
     if (front_ < most_.size() && most_[front_].bytes - saved_ > most.bytes)
       most = most_[front_], most.bytes -= saved_;
+    if (has_chunks_) most.passing = most_passing(), most.bytes = kept_ - saved_ + most.passing;
     const double ahead = std::max(0.0, most_held(fetches_held, on_way_, hosted_kept_) - on_way_);
     const double kept = (slots_[0] - 1) * (kept_ - saved_) + halves() + sends() + most.bytes - most.passing;
     const double passing = most.passing + scores_ + ahead + seconds_.gathered_ahead();
@@ -98,9 +99,17 @@ class Part {
     return between * left_ - (whole - before) * to_inputs_;
   }
 
+  /// Of any piece: where chunks share it, it lies by itself.
+  double most_passing() const {
+    double out = 0;
+    for (std::size_t i = 0; i < pieces_.size(); ++i)
+      out = std::max(out, (i < again_ ? *stage_.again : *stage_.figures)[at(pieces_[i].kind)].passing);
+    return out;
+  }
+
   /// What it sends lies in the arena until others have it: of the forward in slots until the backward, of the backward until the next one.
   double sends() const {
-    if (what_.framework.name != own_framework) return 0;
+    if (what_.only_least || what_.framework.name != own_framework) return 0;
     const int sent = slots_[static_cast<std::size_t>(Life::to_inputs)];
     return (sent > 1 ? sent * sent_ : 0) + (keeps_sends_ ? slots_[0] : 1) * returned_;
   }
@@ -119,7 +128,8 @@ class Part {
   OfStage stage_;
   OfLives slots_;
   double sent_ = 0, returned_ = 0;  // bytes of a micro-batch, in the forward and in the backward
-  bool is_first_;  // nobody waits for gradients of its inputs: all of its backward is the second half
+  bool is_first_;    // nobody waits for gradients of its inputs: all of its backward is the second half
+  bool has_chunks_;  // of its device, which share what passes
   bool keeps_sends_;
   StageSeconds seconds_;
   std::vector<Piece> pieces_;
@@ -188,7 +198,7 @@ class Cut {
     for (int part = 0; part < p_.parts(); ++part) {
       const int end = part + 1 < p_.parts() ? first[at(part) + 1] : static_cast<int>(pieces_.size());
       out.emplace_back(what_, p_, part);
-      for (int i = first[at(part)]; i < end; ++i) out.back().add(at(i));
+      for (int i = first[at(part)]; i < end; ++i) out.back().add(pieces_[at(i)]);
     }
     for (int stage = 0; stage < p_.stages; ++stage) {
       std::vector<Part*> of_device;
@@ -225,7 +235,7 @@ class Cut {
         return form.seconds(own.pass()) + std::max(0.0, update_of(own) - before);
       };
       while (piece < count - (parts - 1 - part)) {
-        taken.add(at(piece));
+        taken.add(pieces_[at(piece)]);
         if (fits) lighten(alone, caps_);
         const double own = end();
         const bool is_long = own > seconds * (1 + 1e-9), is_over = is_long || (fits && !caps_.hold(alone));
@@ -276,84 +286,16 @@ Forecast forecast_of_cut(const Constraints& s, const ForecastOf& what, const std
   return out;
 }
 
-/// The layers of a row, with what is before and behind them.
-struct Layers {
-  int begin = 0, end = 0;
-  explicit Layers(const Row& row) : end(row.size()) {
-    while (begin < end && !row.is_layer(row.kinds[at(begin)])) ++begin;
-    while (end > begin && !row.is_layer(row.kinds[at(end - 1)])) --end;
-  }
-};
-
-/// Layers of each part, as many as there can be; empty if there are too few.
-std::vector<int> even_counts(const Layers& layers, int parts) {
-  const int count = layers.end - layers.begin;
-  if (count < parts) return {};
-  std::vector<int> out;
-  for (int part = 0; part < parts; ++part) out.push_back((part + 1) * count / parts - part * count / parts);
-  return out;
-}
-
-/// What is before and behind the layers is in the first and the last part.
-std::vector<int> first_of(const Layers& layers, const std::vector<int>& counts) {
-  std::vector<int> out{0};
-  int piece = layers.begin;
-  for (std::size_t part = 0; part + 1 < counts.size(); ++part) out.push_back(piece += counts[part]);
-  return out;
-}
-
-/// Layers of each part such that devices take equally long in all of theirs: one after the other goes from the slowest to the
-/// fastest device, while that helps.
-std::vector<int> balanced_counts(const Layers& layers, const Pipelining& p, const ForecastOf& what) {
-  std::vector<int> out = even_counts(layers, p.parts());
-  if (out.empty()) return out;
-  const auto seconds = [&](int begin, int end, int stage) {
-    double sum = 0;
-    for (int i = begin; i < end; ++i) {
-      const Figures& f = (*what.of(stage).figures)[at(what.row.kinds[at(i)])];
-      sum += f.forward + f.backward;
-    }
-    return sum;
-  };
-  std::vector<double> load(at(p.stages), 0), layer;  // of a device, and what a layer takes there
-  for (int stage = 0; stage < p.stages; ++stage)
-    layer.push_back(seconds(layers.begin, layers.end, stage) / (layers.end - layers.begin));
-  const int first = p.stage_of(0), last = p.stage_of(p.parts() - 1);
-  load[at(first)] += seconds(0, layers.begin, first);
-  load[at(last)] += seconds(layers.end, what.row.size(), last);
-  for (int part = 0; part < p.parts(); ++part)
-    load[at(p.stage_of(part))] += layer[at(p.stage_of(part))] * out[at(part)];
-  const auto part_of = [&](std::size_t device, bool is_longest) {
-    const std::vector<int> parts = p.parts_of(static_cast<int>(device));
-    const auto shorter = [&](int a, int b) { return out[at(a)] < out[at(b)]; };
-    return is_longest ? *std::ranges::max_element(parts, shorter) : *std::ranges::min_element(parts, shorter);
-  };
-  for (int moves = 0; moves < layers.end - layers.begin; ++moves) {
-    const auto most = std::ranges::max_element(load), least = std::ranges::min_element(load);
-    const double gone = layer[at(most - load.begin())], more = layer[at(least - load.begin())];
-    const int from = part_of(at(most - load.begin()), true), to = part_of(at(least - load.begin()), false);
-    if (*most - *least <= more * (1 + 1e-9) || out[at(from)] == 1) break;
-    --out[at(from)], ++out[at(to)];
-    *most -= gone, *least += more;
-  }
-  return out;
-}
-
-/// Stages are cut by what depends on each of them alone; where they wait for each other, even ones may end sooner, and with
-/// several chunks those of which devices do as much in all.
-void take_even(Forecast& best, const Constraints& s, const ForecastOf& what, const Cut& cut) {
-  const Pipelining p = pipelining_of(s);
-  const Layers layers(what.row);
-  for (const std::vector<int>& counts : {even_counts(layers, p.parts()), balanced_counts(layers, p, what)}) {
-    const std::vector<int> first = first_of(layers, counts);
-    if (counts.empty() || first == best.first) continue;
-    Forecast even = forecast_of_cut(s, what, cut.parts(first), first);
-    const double least = std::min(best.least_seconds, even.least_seconds);
-    const double hopeful = std::min(best.hopeful_seconds, even.hopeful_seconds);
+/// Stages are cut by what depends on each of them alone; where they wait for each other, other cuts may end sooner.
+void take_other(Forecast& best, const Constraints& s, const ForecastOf& what, const Cut& cut) {
+  for (const std::vector<int>& first : other_cuts(what, pipelining_of(s), best.first)) {
+    Forecast other = forecast_of_cut(s, what, cut.parts(first), first);
+    const double least = std::min(best.least_seconds, other.least_seconds);
+    const double hopeful = std::min(best.hopeful_seconds, other.hopeful_seconds);
     const auto is_faster = [&] {
-      return what.only_least ? even.least_seconds < best.least_seconds : even.seconds < best.seconds;
+      return what.only_least ? other.least_seconds < best.least_seconds : other.seconds < best.seconds;
     };
-    if (even.fits > best.fits || (even.fits == best.fits && is_faster())) best = std::move(even);
+    if (other.fits > best.fits || (other.fits == best.fits && is_faster())) best = std::move(other);
     best.least_seconds = least, best.hopeful_seconds = hopeful;
   }
 }
@@ -381,7 +323,7 @@ Forecast forecast_of(const Constraints& s, const ForecastOf& of) {
   if (!fits) first = cut.best(false);
   Forecast out = forecast_of_cut(s, what, cut.parts(first), first);
   out.fits = out.fits && fits;
-  if (p.stages > 1) take_even(out, s, what, cut);
+  if (p.stages > 1) take_other(out, s, what, cut);
   out.bytes += fixed;
   return out;
 }

@@ -117,8 +117,25 @@ Row without_missing(Row row, const Graph& least) {
   return row;
 }
 
+Row with_crossings(Row row, const Graph& graph) {
+  const std::optional<std::vector<int>> operators = operators_of(graph, row);
+  if (!operators) return row;
+  const auto piece = [&](NodeId id) {
+    const int i = (*operators)[at(id.index)];
+    return i < 0 ? -1 : row.piece_of[at(i)];
+  };
+  std::vector<int> last(graph.values.size(), -1);  // piece that reads it
+  for (NodeId id : graph.node_ids())
+    for (ValueId v : graph.node(id).operands) last[at(v.index)] = std::max(last[at(v.index)], piece(id));
+  row.crossing.assign(at(row.size()), 0);
+  for (std::size_t v = 0; v < graph.values.size(); ++v)
+    if (const int made = piece(graph.values[v].producer); made >= 0)
+      for (int p = made + 1; p <= last[v]; ++p) ++row.crossing[at(p)];
+  return row;
+}
+
 Row whole_row(Row row) {
-  row.kinds = row.alike = {0};
+  row.kinds = row.alike = row.crossing = {0};
   row.piece_of.assign(row.operators.size(), 0);
   return row;
 }

@@ -20,6 +20,7 @@ struct Row {
   std::vector<int> piece_of;            // of each operator
   std::vector<int> kinds;               // of each piece
   std::vector<int> alike;               // the same, whatever is said of operators
+  std::vector<int> crossing = {};       // how many values of the forward cross in front of each piece
 
   int size() const { return static_cast<int>(kinds.size()); }
   int kind_count() const { return kinds.empty() ? 0 : 1 + *std::ranges::max_element(kinds); }
@@ -36,6 +37,8 @@ struct Row {
 Row row_of(const Graph& graph, const Cluster& cluster, const Constraints& fixed = {});
 /// Pieces of which `least`, the smallest part of the batch, has no operator are part of the next one, or of the last.
 Row without_missing(Row row, const Graph& least);
+/// With what crosses between its pieces. Pre: they are those of `graph`.
+Row with_crossings(Row row, const Graph& graph);
 /// All of it one piece.
 Row whole_row(Row row);
 

@@ -314,20 +314,21 @@ Candidate* Prospects::likeliest(double seconds, const std::function<bool(const C
 bool Prospects::try_least_memory(Candidates& forecasts) {
   constexpr std::size_t trials = 3;
   std::erase_if(all_, [](const Candidate& c) { return c.is_tried; });
+  for (const Candidate& c : forecasts.misfits()) {
+    all_.push_back(c);
+    all_.back().number = of_.record.number_of(c.structure);
+  }
   for (Candidate& c : all_)
     if (repeats_layers(c.structure)) {
       c = with_more_again(c, forecasts.lightest(c.structure));
       c.least_seconds = 0;  // that of others is not known
     }
-  for (const Candidate& c : forecasts.misfits()) {
-    all_.push_back(c);
-    all_.back().number = of_.record.number_of(c.structure);
-  }
   std::ranges::stable_sort(all_, {}, [](const Candidate& c) { return c.forecast.bytes; });
   all_.resize(std::min(all_.size(), trials));
-  for (const Candidate& c : all_) {
+  for (Candidate& c : all_) {
     if (of_.trials.best() && is_late()) return true;
     evaluated(c);
+    c.is_tried = true;
   }
   return false;
 }

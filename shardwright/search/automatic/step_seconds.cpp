@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shardwright/base/index.h"
+#include "shardwright/search/automatic/other_cuts.h"
 
 namespace shardwright::automatic {
 namespace {
@@ -28,10 +29,10 @@ const LinkLevel& link_of(const Cluster& cluster, int first, int end) {
 StepSeconds::StepSeconds(const Constraints& s, const ForecastOf& what, const std::vector<int>& first,
                          std::vector<StageSeconds> parts)
     : s_(s), what_(what), p_(pipelining_of(s)), parts_(std::move(parts)), tied_(tied(first)) {
-  double bytes = 0;
-  for (const Figures& f : what.figures) bytes = std::max(bytes, f.received);
-  for (int part = 0; part + 1 < p_.parts() && p_.stages > 1; ++part)
+  for (int part = 0; part + 1 < p_.parts() && p_.stages > 1; ++part) {
+    const double bytes = crossing_bytes(what, first[at(part) + 1]);
     crossings_.push_back(crossing_seconds(bytes, p_.stage_of(part), p_.stage_of(part + 1)));
+  }
 }
 
 /// Neighbours may share a node, or not.

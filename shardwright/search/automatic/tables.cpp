@@ -47,6 +47,7 @@ Tables::Tables(const StepOf& step, const PlanRequest& request, const Row* known)
   Row row = known ? *known : row_of(*graph(1), *request.cluster, request.constraints);
   const Graph* least = known ? nullptr : graph(static_cast<int>(samples_));
   if (least) row = without_missing(std::move(row), *least);
+  if (!known) row = with_crossings(std::move(row), *graph(1));
   if (!least) why_.clear();  // nobody has asked for it
   shelf_ = &stock_.of(row);
   for (int kind = 0; kind < row.kind_count(); ++kind) has_layers_ = has_layers_ || row.is_layer(kind);
