@@ -95,7 +95,7 @@ class Assignment {
   }
 
   /// Gradients come from stages behind: the first of these adds them up, so that one goes on.
-  int first_of(const Node& sum) const {
+  int first_stage_of(const Node& sum) const {
     int out = everywhere;
     for (ValueId v : sum.operands)
       if (stage(v) != everywhere && (out == everywhere || stage(v) < out)) out = stage(v);
@@ -112,7 +112,7 @@ class Assignment {
     if (is_of_one && stage(node.operands.front()) != everywhere) return stage(node.operands.front());
     for (ValueId v : graph_.value(node.results.front()).gradient_of)
       if (stage(v) != everywhere)
-        return node.phase == Phase::backward ? std::max(stage(v), first_of(node)) : stage(v);
+        return node.phase == Phase::backward ? std::max(stage(v), first_stage_of(node)) : stage(v);
     for (ValueId v : node.operands)
       if (stage(v) != everywhere) return stage(v);
     return 0;

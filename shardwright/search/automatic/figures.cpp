@@ -131,16 +131,15 @@ bool is_once(const Node& node) {
 /// A parameter that another piece has, or of which another has a gradient, too: it, and the gradient that is sent or received.
 template <class F>
 void for_each_tied(const Graph& graph, F visit) {
-  const auto look_at = [&](ValueId v, OpKind kind) {
+  const auto look_at = [&](ValueId v) {
     if (graph.value(v).gradient_of.empty()) return;
     const ValueId of = graph.value(v).gradient_of.front();
-    if (const Node& node = graph.node(graph.value(of).producer); node.op->kind == kind || is_once(node))
-      visit(of, v);
+    const Node& node = graph.node(graph.value(of).producer);
+    if (node.op->kind == OpKind::parameter || is_once(node)) visit(of, v);
   };
-  for (ValueId v : graph.sends) look_at(v, OpKind::parameter);
+  for (ValueId v : graph.sends) look_at(v);
   for (const Node& node : graph.nodes)
-    if (node.op->kind == OpKind::receive && node.phase != Phase::forward)
-      look_at(node.results.front(), OpKind::parameter);
+    if (node.op->kind == OpKind::receive && node.phase != Phase::forward) look_at(node.results.front());
 }
 
 /// The axes that split the batch.
@@ -149,7 +148,8 @@ Axes axes_of_batch(const Graph& graph) {
     const Value& v = graph.value(node.results.front());
     const bool is_batch =
         node.op->kind == OpKind::input || (node.op->kind == OpKind::receive && !is_once(node));
-    if (is_batch && node.phase == Phase::forward && v.layout && !v.layout->dims.empty())
+    if (is_batch && node.phase == Phase::forward && v.layout && !v.layout->dims.empty() &&
+        !v.layout->dims.front().empty())
       return v.layout->dims.front();
   }
   return {};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <span>
 
@@ -109,7 +110,7 @@ class Part {
 
   /// What it sends lies in the arena until others have it: of the forward in slots until the backward, of the backward until the next one.
   double sends() const {
-    if (what_.only_least || what_.framework.name != own_framework) return 0;
+    if (what_.only_least || what_.framework.name != own_framework) return returned_;
     const int sent = slots_[static_cast<std::size_t>(Life::to_inputs)];
     return (sent > 1 ? sent * sent_ : 0) + (keeps_sends_ ? slots_[0] : 1) * returned_;
   }
@@ -147,6 +148,7 @@ struct Caps {
   double bytes = std::numeric_limits<double>::infinity(), host_bytes = bytes;
 
   bool hold(std::span<const Part* const> parts) const {
+    if (std::isinf(bytes) && std::isinf(host_bytes)) return true;
     HeldBytes held;
     double of_host = 0;
     for (const Part* part : parts) held.add(part->bytes()), of_host += part->host_bytes();

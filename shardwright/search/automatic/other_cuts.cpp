@@ -99,15 +99,6 @@ std::vector<int> moved_to(const std::vector<int>& places, const std::vector<int>
   return out;
 }
 
-/// `first`, moved to where few values cross; empty if there are too few such places.
-std::vector<int> narrow_cut(const ForecastOf& what, const std::vector<int>& first) {
-  std::vector<int> out;
-  for (int more = 0; more < 2 && out.empty();
-       ++more)  // a mask, or positions, may cross everywhere but at the end
-    out = moved_to(narrow_places(what.row, more), first);
-  return out;
-}
-
 }  // namespace
 
 double crossing_bytes(const ForecastOf& what, int piece) {
@@ -125,7 +116,8 @@ std::vector<std::vector<int>> other_cuts(const ForecastOf& what, const Pipelinin
   std::vector<std::vector<int>> out;
   for (const std::vector<int>& counts : {even_counts(layers, p.parts()), balanced_counts(layers, p, what)})
     if (!counts.empty()) out.push_back(first_of(layers, counts));
-  out.push_back(narrow_cut(what, first));
+  // A mask, or positions, may cross everywhere but at the end.
+  for (int more : {0, 1}) out.push_back(moved_to(narrow_places(what.row, more), first));
   std::erase_if(out, [&](const std::vector<int>& cut) { return cut.empty() || cut == first; });
   std::ranges::sort(out);
   out.erase(std::unique(out.begin(), out.end()), out.end());

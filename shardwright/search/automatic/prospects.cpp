@@ -324,6 +324,12 @@ bool Prospects::try_least_memory(Candidates& forecasts) {
       c.least_seconds = 0;  // that of others is not known
     }
   std::ranges::stable_sort(all_, {}, [](const Candidate& c) { return c.forecast.bytes; });
+  const auto is_same = [](const Candidate& a,
+                          const Candidate& b) {  // called otherwise: all layers are computed again
+    return a.forecast.bytes == b.forecast.bytes && a.forecast.first == b.forecast.first &&
+           a.forecast.again == b.forecast.again;
+  };
+  all_.erase(std::unique(all_.begin(), all_.end(), is_same), all_.end());
   all_.resize(std::min(all_.size(), trials));
   for (Candidate& c : all_) {
     if (of_.trials.best() && is_late()) return true;

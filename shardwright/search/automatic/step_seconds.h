@@ -3,7 +3,7 @@
 //
 //   T = max over devices:  end of its last backward + max(u, late + transfers of the update + (1 - overlap) u)
 //
-// `late` is what the last backwards of its parts have not hidden. Parameters that two stages have come to the later one before
+// `late` is what the last backwards of its parts have not hidden, and at least what the first piece leaves when they are over. Parameters that two stages have come to the later one before
 // its first forward, and their gradients go back when the first one is through.
 #pragma once
 
@@ -24,7 +24,8 @@ class StageSeconds {
   explicit StageSeconds(double overlap, bool is_first = false) : overlap_(overlap), is_first_(is_first) {}
 
   void add(const Figures& f, double times = 1) {
-    if (!has_pieces_) first_late_ = f.late, first_starts_ = f.starts.late, has_pieces_ = true;
+    if (!has_pieces_)
+      first_late_ = f.late, first_starts_ = f.starts.late, first_backward_ = f.backward, has_pieces_ = true;
     forward_ += times * f.forward, backward_ += times * f.backward, update_ += times * f.update;
     late_ += times * f.late, weights_ += times * f.weights;
     starts_.add(f.starts, times);
@@ -85,10 +86,12 @@ class StageSeconds {
   double late(const Late& l) const {
     const double last = std::min(l.backwards, 1.0);
     const double left = std::max(0.0, l.before - (l.backwards - last) * overlap_ * backward_);
+    // Beside those that the backward itself waits for.
+    const double hidden = std::max(0.0, last * overlap_ * backward_ - transfers(Phase::backward));
     const double all = joined(late_, starts_.late);
-    // The first piece's backward is the last: nothing hides what comes of it.
-    return std::max(l.waiting * std::min(all, joined(first_late_, first_starts_)),
-                    left + l.waiting * all - last * overlap_ * backward_);
+    // The first piece's backward is the last: nothing else hides what comes of it.
+    const double first = std::min(all, joined(first_late_, first_starts_));
+    return std::max({0.0, l.waiting * first - overlap_ * first_backward_, left + l.waiting * all - hidden});
   }
   /// Behind the last backward. All transfers go one after the other, those of the update behind what is late.
   double update(double late, double waiting) const {
@@ -136,8 +139,8 @@ class StageSeconds {
   bool is_first_;
   bool has_pieces_ = false;
   double forward_ = 0, backward_ = 0, update_ = 0, late_ = 0, weights_ = 0;
-  double first_late_ = 0;  // of its first piece
-  Starts first_starts_;    // of these
+  double first_late_ = 0, first_backward_ = 0;  // of its first piece
+  Starts first_starts_;                         // of these
   PieceStarts starts_;
   OfPhases<double> of_piece_ = {};  // bytes that one of the pieces gathers, at most
   OfPhases<double> transfers_ = {};

@@ -143,6 +143,19 @@ TEST(StepSeconds, are_those_of_the_program_where_a_large_table_is_tied) {
   }
 }
 
+/// What the first piece leaves its own backward hides, where it is all there is.
+TEST(StepSeconds, are_those_of_the_program_where_all_is_one_piece) {
+  const StepOf step = step_of_model("ffn:widths=8192-8000-8192-7936-8192-7744-1024", 16384);
+  const PlanRequest request = request_for(cluster_called("a100-80g:8"), 8);
+  for (const char* words :
+       {"dp=8,tp=1,pp=1,micro_batches=1,zero=0", "dp=8,tp=1,pp=1,micro_batches=1,zero=1"}) {
+    SCOPED_TRACE(words);
+    const auto [forecast, program] = beside(request, step, words);
+    EXPECT_NEAR(forecast.seconds / program.step_seconds(), 1, 0.06);
+    EXPECT_LE(forecast.least_seconds, program.step_seconds());
+  }
+}
+
 Graph plain_decoder(int micro_batches) {
   return step_of_model("llama:layers=8,hidden=512,heads=4,ffn=1376,vocab=512,seq=512", 32)(micro_batches);
 }
