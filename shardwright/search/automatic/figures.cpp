@@ -106,12 +106,16 @@ void add_besides(Figures& out, const std::vector<Besides>& besides, const Graph&
   }
 }
 
+/// A parameter of another piece is received.
+bool is_once(const Node& node) {
+  return node.op->kind == OpKind::receive && node.attributes.integer("once", 0) != 0;
+}
+
 /// Of a micro-batch, or once a step.
 double received_bytes(const Graph& graph, Phase phase, bool once = false) {
   double out = 0;
   for (const Node& node : graph.nodes)
-    if (node.op->kind == OpKind::receive && node.phase == phase &&
-        (node.attributes.integer("once", 0) != 0) == once)
+    if (node.op->kind == OpKind::receive && node.phase == phase && is_once(node) == once)
       out += static_cast<double>(graph.value(node.results.front()).type.bytes());
   return out;
 }
@@ -122,10 +126,6 @@ Recompute of_all(const Graph& part, const RecomputeOptions& options) {
   for (NodeId id : part.node_ids())
     if (is_forward_operator(part.node(id))) all.nodes.push_back(part.name_of(id));
   return {.modules = {std::move(all)}};
-}
-
-bool is_once(const Node& node) {
-  return node.op->kind == OpKind::receive && node.attributes.integer("once", 0) != 0;
 }
 
 /// A parameter that another piece has, or of which another has a gradient, too: it, and the gradient that is sent or received.

@@ -101,12 +101,15 @@ std::vector<int> moved_to(const std::vector<int>& places, const std::vector<int>
 
 }  // namespace
 
-double crossing_bytes(const ForecastOf& what, int piece) {
+std::vector<double> crossing_bytes(const ForecastOf& what, const std::vector<int>& first) {
   const std::vector<int> narrow = narrow_places(what.row);
-  const auto next = std::ranges::lower_bound(narrow, piece);
-  double out = received(what, piece);
-  for (int i = piece; i < (next == narrow.end() ? what.row.size() : *next); ++i)
-    out = std::max(out, received(what, i));
+  std::vector<double> out;
+  for (std::size_t part = 1; part < first.size(); ++part) {
+    const auto next = std::ranges::lower_bound(narrow, first[part]);
+    const int end = next == narrow.end() ? what.row.size() : *next;
+    double& bytes = out.emplace_back(received(what, first[part]));
+    for (int i = first[part]; i < end; ++i) bytes = std::max(bytes, received(what, i));
+  }
   return out;
 }
 

@@ -7,9 +7,9 @@
 
 namespace shardwright::automatic {
 
-/// Bytes that cross in front of `piece` in the forward of a micro-batch. Within a layer, more than the piece itself receives: what
-/// those behind it read of the layer's begin, too.
-double crossing_bytes(const ForecastOf& what, int piece);
+/// Bytes that cross in front of each part but the first, in the forward of a micro-batch, where parts begin with the pieces `first`. Within a
+/// layer, more than the piece itself receives: what those behind it read of the layer's begin, too.
+std::vector<double> crossing_bytes(const ForecastOf& what, const std::vector<int>& first);
 
 /// First pieces of parts, instead of `first`: with as many layers each; such that devices take equally long in all of theirs; and, where
 /// `first` is within layers, at the places nearest to it where few values cross.

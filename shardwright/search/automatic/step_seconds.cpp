@@ -29,8 +29,9 @@ const LinkLevel& link_of(const Cluster& cluster, int first, int end) {
 StepSeconds::StepSeconds(const Constraints& s, const ForecastOf& what, const std::vector<int>& first,
                          std::vector<StageSeconds> parts)
     : s_(s), what_(what), p_(pipelining_of(s)), parts_(std::move(parts)), tied_(tied(first)) {
-  for (int part = 0; part + 1 < p_.parts() && p_.stages > 1; ++part) {
-    const double bytes = crossing_bytes(what, first[at(part) + 1]);
+  if (p_.stages == 1) return;
+  for (double bytes : crossing_bytes(what, first)) {
+    const int part = static_cast<int>(crossings_.size());
     crossings_.push_back(crossing_seconds(bytes, p_.stage_of(part), p_.stage_of(part + 1)));
   }
 }
