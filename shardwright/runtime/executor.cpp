@@ -53,9 +53,7 @@ void Executor::hold_stages() {
     Held& held = held_[at(arena.stage)];
     held = {.program = &program,
             .rank = rank - pipeline_.first_rank(arena.stage),
-            .data = memory_.data() + arena.own,
-            .passing = memory_.data() + arena.passing,
-            .host = host_bytes > 0 ? host_.data() + arena.host : nullptr,
+            .arena = arena,
             .views = {},
             .boxes = {}};
     place_values(held);
@@ -71,7 +69,7 @@ void Executor::place_values(Held& held) {
     const std::int64_t offset = program.offset({static_cast<int>(v)});
     held.views.push_back({value.type.dtype, held.boxes.back().extent, nullptr});
     if (offset == no_place) continue;
-    held.views.back().data = held.at(offset);
+    held.views.back().data = address(held, offset);
     require(offset >= 0 && offset + bytes_of(held.views.back()) <= program.arena_bytes + program.host_bytes &&
                 offset % static_cast<std::int64_t>(size_of(value.type.dtype)) == 0,
             "%{} lies at {} in an arena of {} bytes", value.name, offset,
@@ -262,7 +260,7 @@ bool Executor::restore() {
 TensorView Executor::view(int stage, ValueId v, int micro_batch) const {
   const Held& h = held(stage);
   TensorView out = h.views[at(v.index)];
-  if (out.data && micro_batch > 0) out.data = h.at(h.program->offset(v, micro_batch));
+  if (out.data && micro_batch > 0) out.data = address(h, h.program->offset(v, micro_batch));
   return out;
 }
 

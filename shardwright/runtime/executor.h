@@ -72,17 +72,9 @@ class Executor {
   struct Held {
     const Program* program = nullptr;
     int rank = 0;                   // among those of the stage
-    std::byte* data = nullptr;      // where what is its own in the arena begins
-    std::byte* passing = nullptr;   // where what it shares with others begins
-    std::byte* host = nullptr;      // where what it has on the host begins
+    PlacedArena arena = {};         // in the rank's
     std::vector<TensorView> views;  // by value
     std::vector<Box> boxes;         // by value
-
-    std::byte* at(std::int64_t offset) const {
-      if (offset < program->own_bytes()) return data + offset;
-      if (offset < program->arena_bytes) return passing + (offset - program->own_bytes());
-      return host + (offset - program->arena_bytes);
-    }
   };
   /// Between device and host.
   struct HostCopy {
@@ -120,6 +112,11 @@ class Executor {
   }
 
   void hold_stages();
+  /// Of a place in the arena of a stage.
+  std::byte* address(const Held& held, std::int64_t offset) const {
+    const std::int64_t place = held.arena.place(*held.program, offset, arena_bytes_);
+    return place < arena_bytes_ ? memory_.data() + place : host_.data() + (place - arena_bytes_);
+  }
   void place_values(Held& held);
   /// An event of the recorder, whose times the device knows.
   struct Timed {
