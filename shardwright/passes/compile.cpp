@@ -31,7 +31,7 @@ Program compile(PlannedGraph planned, const Cluster& cluster, const CompileOptio
   const std::int64_t order =
       options.order ? *options.order : sequence_order({&alone, 1}, OutputsOfTokens::read_as_they_lie);
   if (!planned.offload.operators.empty()) graph = with_hosted(std::move(graph), planned.offload);
-  const std::vector<RecomputeRegion> regions = regions_of(graph, planned.recompute);
+  const std::vector<RecomputeRegion> regions = regions_of(graph, planned.recompute, planned.has_layers);
   std::vector<bool> is_repeated = repeated_owners(graph, regions);
   if (!regions.empty()) graph = with_recompute(graph, regions, redistributor);
   if (planned.overlap_tensor) graph = with_cut_products(graph);

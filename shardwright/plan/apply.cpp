@@ -195,11 +195,12 @@ bool shards_states(const Plan& plan, const Graph& graph) {
 }
 
 PlannedGraph written(Graph graph, Choices choices, const Settings& settings,
-                     const MicroBatches& micro_batches) {
+                     const MicroBatches& micro_batches, bool has_layers) {
   PlannedGraph out{.graph = std::move(graph),
                    .update_layouts = {},
                    .comm_fusion = settings.comm_fusion,
                    .recompute = settings.recompute,
+                   .has_layers = has_layers,
                    .offload = settings.offload,
                    .micro_batches = micro_batches,
                    .overlap_tensor = settings.overlap_tensor};
@@ -217,6 +218,7 @@ PlannedStages apply(const Plan& plan, const Graph& graph) {
     throw error("offload {}: has shares of {} stages, but the plan has {}", to_text(plan.settings.offload),
                 count, plan.stages.size());
   StagedGraph parts = staged(graph, plan);
+  const bool is_of_layers = plan.settings.recompute.is_on() && has_layers(graph);
   PlannedStages out{
       .stages = {}, .crossings = std::move(parts.crossings), .outputs = std::move(parts.outputs)};
   for (std::size_t s = 0; s < plan.stages.size(); ++s) try {
@@ -224,7 +226,8 @@ PlannedStages apply(const Plan& plan, const Graph& graph) {
       Choices choices = Reading(plan.stages[s], part).run();
       check_groups(part, choices, plan.settings.optimizer_parallel);
       out.stages.push_back(written(std::move(part), std::move(choices), plan.settings,
-                                   micro_batches_of(plan.settings.pipelining, static_cast<int>(s))));
+                                   micro_batches_of(plan.settings.pipelining, static_cast<int>(s)),
+                                   is_of_layers));
       out.stages.back().offload = plan.settings.offload.of_stage(s);
     } catch (const Error& e) {
       if (plan.stages.size() == 1) throw;

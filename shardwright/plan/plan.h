@@ -137,14 +137,16 @@ struct PlannedGraph {
   std::map<ValueId, Layout> update_layouts;  // per parameter, where it differs from its state's
   CommFusion comm_fusion = {};
   Recompute recompute = {};
+  bool has_layers = false;  // the network that it is of (plan/recompute.h)
   Offload offload = {};
   MicroBatches micro_batches = {};
   bool overlap_tensor = false;
 };
 
-/// Writes `choices` onto the graph of one stage, with the layouts of states that follow from the settings.
+/// Writes `choices` onto the graph of one stage, with the layouts of states that follow from the settings. `has_layers`:
+/// of the whole network, asked of where anything is computed again.
 PlannedGraph written(Graph graph, Choices choices, const Settings& settings,
-                     const MicroBatches& micro_batches);
+                     const MicroBatches& micro_batches, bool has_layers);
 
 /// A step cut into stages, with the plan of each written onto its part.
 struct PlannedStages {

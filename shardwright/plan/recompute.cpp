@@ -60,8 +60,12 @@ bool is_layer(const Graph& graph, NodeId id) {
 
 class Regions {
  public:
-  Regions(const Graph& graph, const Recompute& recompute)
-      : graph_(graph), recompute_(recompute), operators_(named_operators(graph)), members_(operators_) {}
+  Regions(const Graph& graph, const Recompute& recompute, bool has_layers)
+      : graph_(graph),
+        recompute_(recompute),
+        has_layers_(has_layers),
+        operators_(named_operators(graph)),
+        members_(operators_) {}
 
   std::vector<RecomputeRegion> run() {
     std::vector<bool> is_said(operators_.size());
@@ -92,10 +96,7 @@ class Regions {
 
   /// Regions of the mode: repeated modules, or even parts where there are none.
   void add_rest(const std::vector<bool>& is_said) {
-    std::map<std::string_view, int> repeated;
-    for (const NamedOperator& op : operators_)
-      if (const auto module = repeated_module_of(op.name); !module.empty()) ++repeated[module];
-    if (repeated.size() < 2) return add_parts(is_said);
+    if (!has_layers_) return add_parts(is_said);
     for (std::size_t i = 0; i < operators_.size(); ++i) {
       if (is_said[i]) continue;
       const std::string module(repeated_module_of(operators_[i].name));
@@ -134,6 +135,7 @@ class Regions {
 
   const Graph& graph_;
   const Recompute& recompute_;
+  bool has_layers_ = false;
   std::vector<NamedOperator> operators_;
   Members members_;
   std::vector<RecomputeRegion> out_;
@@ -268,9 +270,15 @@ std::vector<RecomputedModule> by_name(std::vector<RecomputedModule> modules, con
   return out;
 }
 
-std::vector<RecomputeRegion> regions_of(const Graph& graph, const Recompute& recompute) {
+bool has_layers(const Graph& network) { return repeated_modules(named_operators(network)).size() > 1; }
+
+std::vector<RecomputeRegion> regions_of(const Graph& graph, const Recompute& recompute, bool has_layers) {
   if (!recompute.is_on()) return {};
-  return Regions(graph, recompute).run();
+  return Regions(graph, recompute, has_layers).run();
+}
+
+std::vector<RecomputeRegion> regions_of(const Graph& network, const Recompute& recompute) {
+  return regions_of(network, recompute, recompute.is_on() && has_layers(network));
 }
 
 void check(const Recompute& recompute, const Graph& graph) {

@@ -4,7 +4,7 @@
 //   none        everything that the backward reads is kept
 //   selected    what is cheap to compute against its bytes is computed again, everywhere (lower/recompute.h)
 //   full        every repeated module is a region: `layers.0`, `layers.1`, ...; a network without such modules is cut
-//               into about sqrt(n) parts of its n products with parameters
+//               into about sqrt(n) parts of its n products with parameters, and so is each of its stages
 //   MODULE,...  these modules: `layers.0`, `layers.*.ffn`, `layers.4-11`; `layers` stands for each of layers.0, layers.1, ...
 //   selected+MODULE,...  these modules, and of all others what is selected
 //
@@ -73,8 +73,14 @@ struct RecomputeRegion {
   bool is_selective = false;  // only what is cheap is computed again
 };
 
-/// No node is in two of them. Modules that `graph` does not have are passed over: it may be a part of the network.
-std::vector<RecomputeRegion> regions_of(const Graph& graph, const Recompute& recompute);
+/// Whether `network` has modules that repeat: then a mode means these, in its stages, too, however many one has of them.
+bool has_layers(const Graph& network);
+
+/// No node is in two of them. Modules that `graph` does not have are passed over: it may be a part of a network, which
+/// `has_layers` or not.
+std::vector<RecomputeRegion> regions_of(const Graph& graph, const Recompute& recompute, bool has_layers);
+/// The same of a whole network.
+std::vector<RecomputeRegion> regions_of(const Graph& network, const Recompute& recompute);
 
 /// Throws: Error with near names if a module does not exist, or if one is said twice or inside another.
 void check(const Recompute& recompute, const Graph& graph);

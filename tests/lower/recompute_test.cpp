@@ -41,11 +41,14 @@ Training planned(const std::string& name, const std::string& recompute, PlanRequ
   return {std::move(model.graph), std::move(plan)};
 }
 
-Graph recomputed(const Training& p) {
-  const PlannedGraph planned = completed(apply(p.plan, p.graph).stages[0], p.plan.cluster);
+Graph recomputed(PlannedGraph stage, const Cluster& cluster) {
+  const PlannedGraph planned = completed(std::move(stage), cluster);
   Redistributor redistributor(planned.graph.meshes.front(), {.even_only = true});
-  return with_recompute(planned.graph, regions_of(planned.graph, planned.recompute), redistributor);
+  return with_recompute(planned.graph, regions_of(planned.graph, planned.recompute, planned.has_layers),
+                        redistributor);
 }
+
+Graph recomputed(const Training& p) { return recomputed(apply(p.plan, p.graph).stages[0], p.plan.cluster); }
 
 std::vector<std::string> copies_in(const Graph& graph) {
   std::vector<std::string> out;
@@ -109,6 +112,25 @@ TEST(Recompute, regions_are_recomputed_one_after_the_other) {
   std::vector<std::string> want;
   for (int l = 8; l-- > 0;) want.push_back(fmt::format("layers.{}", l));
   EXPECT_EQ(order, want);
+}
+
+/// However few of the network's layers a stage has.
+TEST(Recompute, stages_compute_again_what_the_network_does) {
+  const auto copies_of = [](int stages) {
+    PlanRequest request{.devices = stages, .is_set = true};
+    request.constraints.degrees.set("pp", stages);
+    const Training p = planned(llama, "full", std::move(request));
+    std::vector<std::string> out;
+    for (PlannedGraph& stage : apply(p.plan, p.graph).stages)
+      for (std::string& name : copies_in(recomputed(std::move(stage), p.plan.cluster)))
+        out.push_back(std::move(name));
+    std::ranges::sort(out);
+    return out;
+  };
+  const std::vector<std::string> want = copies_of(1);
+  EXPECT_GT(want.size(), 8U * 10);
+  EXPECT_EQ(copies_of(2), want);
+  EXPECT_EQ(copies_of(8), want);
 }
 
 TEST(Recompute, results_that_others_read_are_kept) {

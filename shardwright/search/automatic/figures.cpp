@@ -184,6 +184,7 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
     asked.constraints.batch_shares = std::vector<int>{};  // of alike devices
   asked.devices = what.stage.devices();
   asked.cluster = what.stage;
+  asked.has_layers = what.has_layers;
   asked.micro_batches = {.count = what.summed,
                          .splits_backward = what.backward == Backward::in_two,
                          .interleave = settings_of(asked).pipelining.interleave};

@@ -78,6 +78,7 @@ struct FiguresFor {
   Backward backward = Backward::alone;
   /// No other stage has any of it: gradients that two pieces have of one parameter are added up before those of replicas are.
   bool is_step = false;
+  bool has_layers = false;  // the network, by names (plan/recompute.h)
 };
 
 /// Two pieces have a parameter of `part` between them.

@@ -49,7 +49,7 @@ Tables::Tables(const StepOf& step, const PlanRequest& request, const Row* known)
   if (least) row = without_missing(std::move(row), *least);
   if (!known) row = with_crossings(std::move(row), *graph(1));
   if (!least) why_.clear();  // nobody has asked for it
-  shelf_ = &stock_.of(row);
+  shelf_ = &stock_.of(row), names_layers_ = shardwright::has_layers(*graph(1));
   for (int kind = 0; kind < row.kind_count(); ++kind) has_layers_ = has_layers_ || row.is_layer(kind);
 }
 
@@ -129,7 +129,7 @@ const Pieces* Tables::figures(const Constraints& s, int summed, Backward backwar
   if (repeats_layers && !others) return nullptr;
   auto made = attempt(why_, [&] {  // else of a dim that does not divide
     const Cluster stage = devices_of(s);
-    const FiguresFor what{request_, stage, summed, backward, is_step};
+    const FiguresFor what{request_, stage, summed, backward, is_step, names_layers_};
     auto out = std::make_unique<Pieces>();
     for (int k = 0; k < pieces.kind_count(); ++k)
       out->push_back(others && !pieces.is_layer(k)
@@ -172,7 +172,8 @@ const Pieces& Tables::shared_by_layers(Constraints s, std::int64_t samples) {
     Figures& shared = it->second.emplace_back();
     const Network::Part* pair = network->pair(static_cast<int>(k));
     if (!pair) continue;
-    const Figures two = stock_.figures(*pair, true, s, {request_, stage, summed});
+    const FiguresFor what{request_, stage, summed, Backward::alone, false, names_layers_};
+    const Figures two = stock_.figures(*pair, true, s, what);
     // What is selected is chosen anew of all layers; what is gathered is there for the next one, too.
     if (mode_of(s) == RecomputeMode::selected) shared.kept = (*one)[k].kept - two.kept / 2;
     if (mode_of(s) == RecomputeMode::none) shared.kept = 2 * (*one)[k].kept - two.kept;

@@ -135,7 +135,8 @@ class Tables {
   Stock own_;                                   // where the request brings none
   Stock& stock_;
   Shelf* shelf_ = nullptr;
-  bool has_layers_ = false;
+  bool has_layers_ = false;            // pieces that are alike
+  bool names_layers_ = false;          // modules that repeat
   std::optional<bool> replicas_wait_;  // not known yet
   std::map<KeyOfPieces, std::unique_ptr<Pieces>> figures_;
   std::map<std::tuple<Constraints, std::int64_t, int, bool, bool>, Pieces> shared_;

@@ -12,7 +12,8 @@ std::int64_t Judge::cap_bytes() const { return request_.options.memory_cap.value
 
 Evaluation Judge::evaluate(const SearchResult& tried) const {
   Decisions decided = decisions_of(fixed_, tried, graph_, calls_, plan_.settings.optimizer_parallel);
-  PlannedGraph planned = written(graph_, std::move(decided.choices), plan_.settings, request_.micro_batches);
+  PlannedGraph planned = written(graph_, std::move(decided.choices), plan_.settings, request_.micro_batches,
+                                 request_.has_layers);
   const Evaluation out = shardwright::evaluate(
       compile(std::move(planned), cluster_, {.formats = request_.formats, .verifies = request_.verifies}),
       cluster_, {.memory_cap = cap_bytes(), .framework = plan_.settings.framework});

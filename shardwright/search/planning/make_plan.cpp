@@ -205,6 +205,7 @@ Plan planned(const Graph& graph, PlanRequest request, const Taker& take) {
   begin_clock(request.options);
   Plan plan = draft(graph, request);
   StagedGraph cut = parts_of(graph, request, plan);
+  request.has_layers = plan.settings.recompute.is_on() && has_layers(graph);
   if (request.layers_again.is_on())
     plan.settings.recompute = of_layers(std::move(plan.settings.recompute), cut.stages, request.layers_again);
   plan.stages.clear();
@@ -324,7 +325,8 @@ PlannedGraph split_by_degrees(Graph part, const Calls& calls, const PlanRequest&
   const Settings settings = settings_of(request);
   Decisions decided =
       decisions_of(std::move(fixed), std::move(found), part, calls, settings.optimizer_parallel);
-  return written(std::move(part), std::move(decided.choices), settings, request.micro_batches);
+  return written(std::move(part), std::move(decided.choices), settings, request.micro_batches,
+                 request.has_layers);
 }
 
 Planned make_planned(const Graph& graph, const PlanRequest& request) {
@@ -332,7 +334,8 @@ Planned make_planned(const Graph& graph, const PlanRequest& request) {
   Planned out;
   const auto complete_stage = [&](Graph part, const Calls& calls, Choices choices, const PlanRequest& asked,
                                   const Settings& settings) {
-    out.stages.push_back(written(std::move(part), std::move(choices), settings, asked.micro_batches));
+    out.stages.push_back(
+        written(std::move(part), std::move(choices), settings, asked.micro_batches, asked.has_layers));
     PlannedGraph& stage = out.stages.back();
     Redistributor redistributor = redistributor_for(stage.graph.meshes, *asked.cluster);
     complete(stage.graph, redistributor, stage.update_layouts, calls);

@@ -40,6 +40,7 @@ struct PlanRequest {
   LayersAgain layers_again = {};
   std::vector<int> stage_of = {};   // per forward node its stage, where that is known; empty: it is not
   MicroBatches micro_batches = {};  // of a stage: planning says so itself
+  bool has_layers = false;          // the network, where anything is computed again: the same
   FormatsOf formats = {};           // of the backend that will run it: memory formats take room, too
   bool verifies = true;             // programs that a search tries, after each pass
   /// Of searches of the same on other numbers of devices; null: there are none.
