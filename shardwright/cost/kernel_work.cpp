@@ -91,4 +91,9 @@ Work kernel_work(const Graph& graph, const Node& node, const Rule& rule) {
           .is_batched = call.is_batched};
 }
 
+double kernel_seconds(const Graph& graph, const Node& node, const Cluster& cluster) {
+  if (node.op->kind != OpKind::compute || node.op->is_alias) return 0;
+  return compute_seconds(kernel_work(graph, node, rule_of(graph, node)), cluster);
+}
+
 }  // namespace shardwright

@@ -66,5 +66,7 @@ double bytes_moved(const Graph& graph, const Node& node, double flops, std::vect
 
 /// Of a kernel of its own on what one device holds of the tensors of `node`; none of an operand seen otherwise (alias).
 Work kernel_work(const Graph& graph, const Node& node, const Rule& rule);
+/// Seconds of that; 0 of what computes nothing.
+double kernel_seconds(const Graph& graph, const Node& node, const Cluster& cluster);
 
 }  // namespace shardwright

@@ -15,11 +15,6 @@
 namespace shardwright {
 namespace {
 
-/// Of a kernel of its own.
-double kernel_seconds(const Graph& graph, const Node& node, const Cluster& cluster) {
-  return node.op->is_alias ? 0 : compute_seconds(kernel_work(graph, node, rule_of(graph, node)), cluster);
-}
-
 /// Lowering keeps the order of nodes and adds steps in between; so what is no step is the graph's next node, or the next
 /// part of one that is expanded.
 class Itemization {

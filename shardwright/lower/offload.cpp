@@ -18,41 +18,29 @@
 namespace shardwright {
 namespace {
 
-/// Of tensors in their order as many as have at most `share` of all bytes; the `largest` first, or as they stand.
-std::vector<ValueId> chosen(const Graph& graph, std::vector<ValueId> values, double share, bool largest) {
-  const auto bytes = [&](ValueId v) { return graph.value(v).type.bytes(); };
-  double left = 0;
-  for (ValueId v : values) left += static_cast<double>(bytes(v));
-  left *= share;
-  if (largest) std::ranges::stable_sort(values, std::ranges::greater(), bytes);
-  std::vector<ValueId> out;
-  for (ValueId v : values) {
-    if (static_cast<double>(bytes(v)) > left) continue;
-    left -= static_cast<double>(bytes(v));
-    out.push_back(v);
-  }
-  return out;
-}
-
 class Offloading {
  public:
-  Offloading(Program program, const Offload& offload)
-      : program_(std::move(program)), graph_(program_.graph), fusions_(fusions_of(graph_)) {
+  Offloading(Program program, const Offload& offload, const CopyPace& pace)
+      : program_(std::move(program)),
+        graph_(program_.graph),
+        fusions_(fusions_of(graph_)),
+        evicts_(program_.lanes.slots[0]) {
     for (const Value& v : graph_.values) names_.insert(v.name);
     is_sent_.assign(graph_.values.size(), false);
     for (ValueId v : graph_.sends) {  // of leaves before any node runs
-      is_sent_[at(root(v).index)] = true;
-      if (is_leaf(producer(root(v)))) graph_.node(graph_.value(root(v)).producer).space = Space::device;
+      is_sent_[at(root_of(graph_, v).index)] = true;
+      if (is_leaf(producer(root_of(graph_, v))))
+        graph_.node(graph_.value(root_of(graph_, v)).producer).space = Space::device;
     }
     place_leaves(OpKind::parameter, offload.parameters);
     place_leaves(OpKind::state, offload.optimizer);
-    const std::vector<ValueId> kept = chosen(graph_, kept_activations(), offload.activations, false);
-    is_evicted_.assign(graph_.values.size(), false);
-    for (ValueId v : kept) is_evicted_[at(v.index)] = true;
+    const std::vector<ValueId> kept = kept_activations(graph_);
+    let_leave(kept);  // whatever share of them does: what is on its way is beside what stays
     for (std::size_t u = 0; u < graph_.updates.size(); ++u) updates_.emplace(graph_.updates[u].value, u);
     for (const Fusion& fusion : fusions_)
       if (const std::int64_t bytes = bytes_left(fusion); bytes > 0)
         evicts_.add(graph_.node(fusion.begin).phase, bytes);
+    let_leave(earliest_offloaded(graph_, kept, offload.activations, pace));
   }
 
   Program run() && {
@@ -84,33 +72,14 @@ class Offloading {
           element_count(graph_.value(v).type.shape) > 1)
         values.push_back(v);
     }
-    for (ValueId v : chosen(graph_, std::move(values), share, true))
+    for (ValueId v : largest_offloaded(graph_, std::move(values), share))
       graph_.node(graph_.value(v).producer).space = Space::host;
   }
 
-  /// What is another value seen otherwise, where that lies.
-  ValueId root(ValueId v) const {
-    while (producer(v).op->is_alias) v = producer(v).operands.front();
-    return v;
-  }
-
-  /// Made by the forward on the device and read by the backward there; in the order in which they are made. What is sent
-  /// lies there until then anyway, and outputs are handed out.
-  std::vector<ValueId> kept_activations() const {
-    std::vector<bool> is_read(graph_.values.size(), false), stays = is_sent_;
-    for (const Node& node : graph_.nodes)
-      for (ValueId v : node.operands)
-        if (is_backward(node.phase) && node.space == Space::device) is_read[at(root(v).index)] = true;
-    for (ValueId v : graph_.outputs) stays[at(root(v).index)] = true;
-    for (const Update& u : graph_.updates) stays[at(root(u.value).index)] = true;
-    std::vector<ValueId> out;
-    for (const Node& node : graph_.nodes)
-      for (ValueId v : node.results)
-        if (node.phase == Phase::forward && node.space == Space::device && !is_leaf(node) &&
-            !node.op->is_alias && is_read[at(v.index)] && !stays[at(v.index)] &&
-            element_count(graph_.value(v).type.shape) > 1)
-          out.push_back(v);
-    return out;
+  /// Behind what makes them.
+  void let_leave(const std::vector<ValueId>& values) {
+    is_evicted_.assign(graph_.values.size(), false);
+    for (ValueId v : values) is_evicted_[at(v.index)] = true;
   }
 
   // ---- the new order ----
@@ -206,7 +175,7 @@ class Offloading {
   ValueId brought(ValueId v, NodeId reader, std::vector<NodeId>& steps, std::vector<NodeId>& aliases) {
     const Node& node = graph_.node(reader);
     const Phase phase = node.phase;
-    if (is_backward(phase) && node.space == Space::device && is_evicted_[at(root(v).index)] &&
+    if (is_backward(phase) && node.space == Space::device && is_evicted_[at(root_of(graph_, v).index)] &&
         producer(v).phase == Phase::forward)
       return fetched_again(v, reader, steps, aliases);
     const Space there = space_of(graph_, v);
@@ -353,11 +322,11 @@ Graph with_hosted(Graph graph, const Offload& offload) {
   return graph;
 }
 
-Program with_offload(Program program, const Offload& offload) {
+Program with_offload(Program program, const Offload& offload, const CopyPace& pace) {
   const bool is_hosted =
       std::ranges::any_of(program.graph.nodes, [](const Node& n) { return n.space == Space::host; });
   if (!offload.is_on() && !is_hosted) return program;
-  return Offloading(std::move(program), offload).run();
+  return Offloading(std::move(program), offload, pace).run();
 }
 
 }  // namespace shardwright

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "shardwright/lower/offloaded_values.h"
 #include "shardwright/lower/program.h"
 #include "shardwright/plan/offload.h"
 
@@ -21,32 +22,37 @@ Graph with_hosted(Graph graph, const Offload& offload);
 /// Times what two neighbours hold at most, what is copied each way may hold of the device's memory. With one of fetches a layer's
 /// activations were waited for a sixth of the step, with three no less than with two.
 constexpr int evicts_held = 1, fetches_held = 2;
-/// And one of so many shares of what the phase copies in all: what goes to the host is to leave the device.
+/// And one of so many shares of what lies on the device or the host of all micro-batches that are alive: what goes to the host
+/// is to leave the device.
 constexpr int shares_of_copies = 16;
-/// Bytes of it, in a phase that copies `of_all`. Where that is less than `of_two`, one copy is on its way beside the one before.
+/// Bytes of it, in a phase that copies `of_all` or lets it stay. Where that is less than `of_two`, one copy is on its way beside the one before.
 template <class Bytes>
 constexpr Bytes most_held(int times, Bytes of_two, Bytes of_all, int shares = shares_of_copies) {
   return std::min(static_cast<Bytes>(times) * of_two, of_all / static_cast<Bytes>(shares));
 }
 
-/// What phases copy one way, in the order of the copies.
+/// What phases copy one way, in the order of the copies; of so many micro-batches that are alive at once.
 class CopiedBytes {
  public:
+  explicit CopiedBytes(int alive = 1) : alive_(alive) {}
   void add(Phase phase, std::int64_t bytes) {
     of_two_[phase] = std::max(of_two_[phase], last_[phase] + bytes);
-    of_all_[phase] += bytes;
+    of_all_[phase] += (phase == Phase::update ? 1 : alive_) * bytes;
     last_[phase] = bytes;
   }
+  /// What stays where it is beside what is copied.
+  void add_staying(Phase phase, std::int64_t bytes) { of_all_[phase] += alive_ * bytes; }
   std::int64_t of_two(Phase phase) const { return of_two_[phase]; }
   std::int64_t most(int times, Phase phase, int shares = shares_of_copies) const {
     return most_held(times, of_two_[phase], of_all_[phase], shares);
   }
 
  private:
+  std::int64_t alive_;
   OfPhases<std::int64_t> of_two_ = {}, of_all_ = {}, last_ = {};  // of two neighbours at most
 };
 
 /// The program with what `offload` keeps on the host there. The order of its nodes stays.
-Program with_offload(Program program, const Offload& offload);
+Program with_offload(Program program, const Offload& offload, const CopyPace& pace);
 
 }  // namespace shardwright

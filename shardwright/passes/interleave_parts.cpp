@@ -153,9 +153,8 @@ class Interleaving {
   }
 
   double compute_seconds_of(const Node& node) const {
-    if (node.op->kind != OpKind::compute || node.op->is_alias) return 0;
-    if (!context_.cluster) return 1;
-    return compute_seconds(kernel_work(graph_, node, rule_of(graph_, node)), *context_.cluster);
+    if (context_.cluster) return kernel_seconds(graph_, node, *context_.cluster);
+    return node.op->kind == OpKind::compute && !node.op->is_alias ? 1 : 0;
   }
 
   // ---- the nodes ----

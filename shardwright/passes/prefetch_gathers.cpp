@@ -44,7 +44,7 @@ class Ahead {
     int times = 1, shares = 1;  // of most_held
     std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
   };
-  explicit Ahead(const Limits& limits) : limits_(limits) {}
+  explicit Ahead(const Limits& limits, int alive = 1) : limits_(limits), copied_(alive) {}
 
   void add(const Graph& graph, const Fusion& copies) {
     Copy next{.end = copies.end, .bytes = 0, .phase = graph.node(copies.begin).phase};
@@ -53,6 +53,7 @@ class Ahead {
     copied_.add(next.phase, next.bytes);
     all_.push_back(next);
   }
+  void add_staying(Phase phase, std::int64_t bytes) { copied_.add_staying(phase, bytes); }
 
   /// Behind which the next one starts: what that has brought is in use from there on, and held with all that follow. At least that is
   /// the one before.
@@ -98,12 +99,13 @@ Program prefetch_gathers(Program program, const PassContext& context) {
   const auto is_round = [&](const Fusion& f) { return goes_round(graph, graph.node(f.begin)); };
   const auto is_fetch = [&](const Fusion& f) { return graph.node(f.begin).op->step == StepKind::fetch; };
   const auto is_weight = [&](const Fusion& f) { return parameters[at(f.begin.index)].is_valid(); };
-  Ahead fetches({fetches_held, shares_of_copies});  // over a link of their own
+  Ahead fetches({fetches_held, shares_of_copies}, program.lanes.slots[0]);  // over a link of their own
   Ahead weights({weights_held, shares_of_weights,
                  most_bucket_bytes(context.cluster ? context.cluster->memory_bytes : 0)});
   for (const Fusion& f : fusions)
     if (is_ahead[at(f.begin.index)] && (is_fetch(f) || is_weight(f)))
       (is_fetch(f) ? fetches : weights).add(graph, f);
+  for (ValueId v : kept_activations(graph)) fetches.add_staying(Phase::backward, graph.value(v).type.bytes());
   for (std::size_t i = 0; i < fusions.size(); ++i) {
     const Fusion& f = fusions[i];
     if (!is_ahead[at(f.begin.index)]) continue;

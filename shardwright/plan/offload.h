@@ -3,7 +3,7 @@
 //
 //   optimizer:0.5    states of the optimizer, of whole tensors as many as make up at most half of their bytes
 //   parameters       all of them: fetched for the forward, for the backward and for the update
-//   activations:1    what the forward leaves for the backward, the earliest first: it has longest to go and to come
+//   activations:1    what the forward leaves for the backward, the earliest first (lower/offloaded_values.h)
 //   NAME             an operator or a pattern: it runs on the host, with its backward, its parameters and their update; a
 //                    parameter lies there with its states
 //

@@ -44,6 +44,20 @@ TEST(OffloadedPlans, copies_of_activations_hide_behind_compute_where_the_link_is
   EXPECT_LT(on_host.arena_bytes, on_device.arena_bytes);
 }
 
+/// A link that all activations keep waiting carries half of them beside the forward, if they come evenly.
+TEST(OffloadedPlans, half_of_activations_keep_up_where_all_do_not) {
+  const StepOf step = step_of(layers);
+  Cluster cluster = cluster_called("h100:1");
+  const Estimate on_device = with_offload(step, cluster, "none").estimate;
+  const Estimate fast = with_offload(step, cluster, "activations").estimate;
+  const double one_way = fast.host_seconds / 2, forward = on_device.step_seconds() / 3;
+  cluster.host.bytes_per_second *= one_way / (1.4 * forward);
+  EXPECT_GT(with_offload(step, cluster, "activations").estimate.step_seconds(),
+            1.1 * on_device.step_seconds());
+  EXPECT_LT(with_offload(step, cluster, "activations:0.5").estimate.step_seconds(),
+            1.01 * on_device.step_seconds());
+}
+
 /// Where the link is slower than compute, copies take as long as there is to be copied, and little else is waited for.
 TEST(OffloadedPlans, copies_keep_the_link_busy_where_it_is_slow) {
   const StepOf step = step_of(layers);
