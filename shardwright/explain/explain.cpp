@@ -149,6 +149,7 @@ Explainer::Explainer(PlannedGraph planned, const Plan& plan, std::size_t stage)
     : plan_(plan),
       stage_(plan.stages.at(stage)),
       cluster_(plan.cluster_of(stage)),
+      has_layers_(planned.has_layers),
       graph_(completed(std::move(planned), cluster_).graph),
       redistributor_(redistributor_for(graph_.meshes, cluster_)),
       is_batch_(batch_dims(graph_)) {}
@@ -190,7 +191,8 @@ Explanation Explainer::explain(std::string_view name, std::size_t most) {
 }
 
 std::vector<OperatorShare> Explainer::shares(const StageSeconds& seconds) {
-  const Graph graph = with_recompute(graph_, regions_of(graph_, plan_.settings.recompute), redistributor_);
+  const Graph graph =
+      with_recompute(graph_, regions_of(graph_, plan_.settings.recompute, has_layers_), redistributor_);
   std::vector<OperatorCost> costs = operator_costs(graph, redistributor_, cluster_);
   std::map<std::string, NodeId> nodes, owners;  // what is recomputed stands between the planned ones
   for (NodeId id : graph.node_ids()) nodes[graph.name_of(id)] = id;

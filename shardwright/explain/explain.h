@@ -64,6 +64,7 @@ class Explainer {
   const Plan& plan_;
   const StagePlan& stage_;
   Cluster cluster_;
+  bool has_layers_;  // the network
   Graph graph_;
   Redistributor redistributor_;
   BatchDims is_batch_;

@@ -21,10 +21,7 @@ namespace {
 class Offloading {
  public:
   Offloading(Program program, const Offload& offload, const CopyPace& pace)
-      : program_(std::move(program)),
-        graph_(program_.graph),
-        fusions_(fusions_of(graph_)),
-        evicts_(program_.lanes.slots[0]) {
+      : program_(std::move(program)), graph_(program_.graph), fusions_(fusions_of(graph_)) {
     for (const Value& v : graph_.values) names_.insert(v.name);
     is_sent_.assign(graph_.values.size(), false);
     for (ValueId v : graph_.sends) {  // of leaves before any node runs
@@ -38,8 +35,10 @@ class Offloading {
     let_leave(kept);  // whatever share of them does: what is on its way is beside what stays
     for (std::size_t u = 0; u < graph_.updates.size(); ++u) updates_.emplace(graph_.updates[u].value, u);
     for (const Fusion& fusion : fusions_)
-      if (const std::int64_t bytes = bytes_left(fusion); bytes > 0)
-        evicts_.add(graph_.node(fusion.begin).phase, bytes);
+      if (const std::int64_t bytes = bytes_left(fusion); bytes > 0) {
+        const Phase phase = graph_.node(fusion.begin).phase;
+        evicts_.add(phase, bytes, phase == Phase::forward ? program_.lanes.slots[0] : 1);
+      }
     let_leave(earliest_offloaded(graph_, kept, offload.activations, pace));
   }
 

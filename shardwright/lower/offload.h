@@ -31,24 +31,22 @@ constexpr Bytes most_held(int times, Bytes of_two, Bytes of_all, int shares = sh
   return std::min(static_cast<Bytes>(times) * of_two, of_all / static_cast<Bytes>(shares));
 }
 
-/// What phases copy one way, in the order of the copies; of so many micro-batches that are alive at once.
+/// What phases copy one way, in the order of the copies; of each micro-batch that is alive, or once for all.
 class CopiedBytes {
  public:
-  explicit CopiedBytes(int alive = 1) : alive_(alive) {}
-  void add(Phase phase, std::int64_t bytes) {
+  void add(Phase phase, std::int64_t bytes, int alive = 1) {
     of_two_[phase] = std::max(of_two_[phase], last_[phase] + bytes);
-    of_all_[phase] += (phase == Phase::update ? 1 : alive_) * bytes;
+    of_all_[phase] += alive * bytes;
     last_[phase] = bytes;
   }
   /// What stays where it is beside what is copied.
-  void add_staying(Phase phase, std::int64_t bytes) { of_all_[phase] += alive_ * bytes; }
+  void add_staying(Phase phase, std::int64_t bytes) { of_all_[phase] += bytes; }
   std::int64_t of_two(Phase phase) const { return of_two_[phase]; }
   std::int64_t most(int times, Phase phase, int shares = shares_of_copies) const {
     return most_held(times, of_two_[phase], of_all_[phase], shares);
   }
 
  private:
-  std::int64_t alive_;
   OfPhases<std::int64_t> of_two_ = {}, of_all_ = {}, last_ = {};  // of two neighbours at most
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "shardwright/base/index.h"
@@ -47,6 +49,8 @@ std::vector<ValueId> keeping_up(const Graph& graph, const std::vector<ValueId>& 
 
 /// Copies of the largest that one may be behind, at least: with one there is no room for what is made just before it.
 constexpr double copies_behind = 1.25;
+/// Of the bytes that may go, those that do so in turn; the earliest of the others that fit fill up the rest.
+constexpr double nearly_all = 0.9;
 constexpr int halvings = 10;
 
 }  // namespace
@@ -84,9 +88,10 @@ std::vector<ValueId> largest_offloaded(const Graph& graph, std::vector<ValueId> 
 std::vector<ValueId> earliest_offloaded(const Graph& graph, const std::vector<ValueId>& values, double share,
                                         const CopyPace& pace) {
   const double most = share * bytes_of(graph, values);
-  std::vector<ValueId> out = first_of(graph, values, most, [](ValueId, double) { return true; });
+  const auto any = [](ValueId, double) { return true; };
+  std::vector<ValueId> out = first_of(graph, values, most, any);
   if (pace.made_at.empty() || out.empty()) return out;
-  const double wanted = bytes_of(graph, out);
+  const double wanted = nearly_all * bytes_of(graph, out);
   double largest = 0;
   for (ValueId v : values) largest = std::max(largest, bytes_of(graph, v));
   double too_little = 0, behind = copies_behind * largest * pace.seconds_per_byte;
@@ -101,6 +106,10 @@ std::vector<ValueId> earliest_offloaded(const Graph& graph, const std::vector<Va
     const double between = (too_little + behind) / 2;
     (is_enough(between) ? behind : too_little) = between;
   }
+  std::vector<ValueId> rest;
+  const std::set<ValueId> taken(out.begin(), out.end());
+  std::ranges::copy_if(values, std::back_inserter(rest), [&](ValueId v) { return !taken.contains(v); });
+  for (ValueId v : first_of(graph, rest, most - bytes_of(graph, out), any)) out.push_back(v);
   return out;
 }
 

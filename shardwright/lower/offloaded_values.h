@@ -24,7 +24,7 @@ struct CopyPace {
 };
 /// The same of what the forward leaves, in the order in which it is made: the earliest first, which have longest to go and to
 /// come. Where they are made faster than copied, some stay between, so that copies keep up with the forward, which waits for
-/// what is too far behind (lower/offload.h): as little behind as lets as many bytes go, but no less than the largest takes.
+/// what is too far behind (lower/offload.h): as little behind as lets nearly as many bytes go, but no less than the largest takes.
 std::vector<ValueId> earliest_offloaded(const Graph& graph, const std::vector<ValueId>& values, double share,
                                         const CopyPace& pace);
 

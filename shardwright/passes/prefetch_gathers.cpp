@@ -9,9 +9,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "shardwright/base/index.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/lower/offload.h"
 #include "shardwright/passes/optimize.h"
@@ -44,13 +46,13 @@ class Ahead {
     int times = 1, shares = 1;  // of most_held
     std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
   };
-  explicit Ahead(const Limits& limits, int alive = 1) : limits_(limits), copied_(alive) {}
+  explicit Ahead(const Limits& limits) : limits_(limits) {}
 
-  void add(const Graph& graph, const Fusion& copies) {
+  void add(const Graph& graph, const Fusion& copies, int alive = 1) {
     Copy next{.end = copies.end, .bytes = 0, .phase = graph.node(copies.begin).phase};
     for (NodeId id = copies.begin; id < copies.end; ++id.index)
       next.bytes += graph.value(graph.node(id).results.front()).type.bytes();
-    copied_.add(next.phase, next.bytes);
+    copied_.add(next.phase, next.bytes, alive);
     all_.push_back(next);
   }
   void add_staying(Phase phase, std::int64_t bytes) { copied_.add_staying(phase, bytes); }
@@ -99,13 +101,22 @@ Program prefetch_gathers(Program program, const PassContext& context) {
   const auto is_round = [&](const Fusion& f) { return goes_round(graph, graph.node(f.begin)); };
   const auto is_fetch = [&](const Fusion& f) { return graph.node(f.begin).op->step == StepKind::fetch; };
   const auto is_weight = [&](const Fusion& f) { return parameters[at(f.begin.index)].is_valid(); };
-  Ahead fetches({fetches_held, shares_of_copies}, program.lanes.slots[0]);  // over a link of their own
+  Ahead fetches({fetches_held, shares_of_copies});  // over a link of their own
   Ahead weights({weights_held, shares_of_weights,
                  most_bucket_bytes(context.cluster ? context.cluster->memory_bytes : 0)});
-  for (const Fusion& f : fusions)
-    if (is_ahead[at(f.begin.index)] && (is_fetch(f) || is_weight(f)))
-      (is_fetch(f) ? fetches : weights).add(graph, f);
-  for (ValueId v : kept_activations(graph)) fetches.add_staying(Phase::backward, graph.value(v).type.bytes());
+  const int alive = program.lanes.slots[0];
+  std::int64_t staying = 0;  // activations, beside those that are fetched
+  for (ValueId v : kept_activations(graph)) staying += alive * graph.value(v).type.bytes();
+  OfPhases<bool> fetches_activations = {};
+  for (const Fusion& f : fusions) {
+    if (!is_ahead[at(f.begin.index)]) continue;
+    const Node& node = graph.node(f.begin);
+    const bool is_activation = is_fetch(f) && !is_leaf(graph.node(graph.value(node.operands[0]).producer));
+    if (is_fetch(f) || is_weight(f))
+      (is_fetch(f) ? fetches : weights).add(graph, f, is_activation ? alive : 1);
+    if (is_activation && !std::exchange(fetches_activations[node.phase], true))
+      fetches.add_staying(node.phase, staying);
+  }
   for (std::size_t i = 0; i < fusions.size(); ++i) {
     const Fusion& f = fusions[i];
     if (!is_ahead[at(f.begin.index)]) continue;

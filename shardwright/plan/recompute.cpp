@@ -277,10 +277,6 @@ std::vector<RecomputeRegion> regions_of(const Graph& graph, const Recompute& rec
   return Regions(graph, recompute, has_layers).run();
 }
 
-std::vector<RecomputeRegion> regions_of(const Graph& network, const Recompute& recompute) {
-  return regions_of(network, recompute, recompute.is_on() && has_layers(network));
-}
-
 void check(const Recompute& recompute, const Graph& graph) {
   const std::vector<NamedOperator> operators = named_operators(graph);
   const Members members(operators);

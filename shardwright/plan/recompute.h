@@ -79,8 +79,6 @@ bool has_layers(const Graph& network);
 /// No node is in two of them. Modules that `graph` does not have are passed over: it may be a part of a network, which
 /// `has_layers` or not.
 std::vector<RecomputeRegion> regions_of(const Graph& graph, const Recompute& recompute, bool has_layers);
-/// The same of a whole network.
-std::vector<RecomputeRegion> regions_of(const Graph& network, const Recompute& recompute);
 
 /// Throws: Error with near names if a module does not exist, or if one is said twice or inside another.
 void check(const Recompute& recompute, const Graph& graph);

@@ -128,7 +128,8 @@ void fuzz(const FuzzCase& c, std::uint64_t seed, const std::string& recompute = 
   Redistributor redistributor(c.mesh, {.even_only = true});
   Graph planned = graph;
   complete(planned, redistributor);
-  planned = with_recompute(planned, regions_of(planned, parse_recompute(recompute)), redistributor);
+  planned = with_recompute(planned, regions_of(planned, parse_recompute(recompute), has_layers(planned)),
+                           redistributor);
   double before = std::numeric_limits<double>::infinity();
   const auto price = [&](const Pass& pass, const Program& p, double) {
     const double now = communication_seconds(p.graph, redistributor);

@@ -29,7 +29,8 @@ std::vector<ValueId> all_of(const Graph& graph) {
 }
 
 /// How long after it was made the last of `values` is copied that waits longest.
-double most_behind(const Graph& graph, const std::vector<ValueId>& values, const CopyPace& pace) {
+double most_behind(const Graph& graph, std::vector<ValueId> values, const CopyPace& pace) {
+  std::ranges::sort(values);
   double copied = 0, out = 0;
   for (ValueId v : values) {
     const double made = pace.made_at[static_cast<std::size_t>(v.index)];
@@ -84,6 +85,29 @@ TEST(OffloadedValues, no_choice_of_as_many_bytes_is_less_behind) {
     }
     const double one = 8 * pace.seconds_per_byte;
     EXPECT_LE(most_behind(graph, chosen, pace), std::max(1.01 * least, 1.25 * one)) << n;
+  }
+}
+
+/// Large and small ones in turn, whatever share goes: as many bytes as there may, but for less than the largest; and copies are
+/// never far behind where the link carries the share.
+TEST(OffloadedValues, of_unlike_bytes_keep_up_at_any_share) {
+  std::vector<std::int64_t> bytes;
+  for (int layer = 0; layer < 24; ++layer) bytes.insert(bytes.end(), {67, 8, 8, 67, 67, 180, 180});
+  const Graph graph = of_bytes(bytes);
+  const std::vector<ValueId> values = all_of(graph);
+  CopyPace pace{.made_at = {}, .seconds_per_byte = 1};
+  double now = 0, all = 0;
+  for (std::int64_t b : bytes) {
+    pace.made_at.push_back(now += 0.7 * static_cast<double>(b));
+    all += static_cast<double>(b);
+  }
+  for (double share = 0.05; share < 0.7; share += 0.01) {
+    const std::vector<ValueId> chosen = earliest_offloaded(graph, values, share, pace);
+    double gone = 0;
+    for (ValueId v : chosen) gone += static_cast<double>(graph.value(v).type.bytes());
+    EXPECT_LE(gone, share * all) << share;
+    EXPECT_GT(gone, share * all - 180) << share;
+    EXPECT_LE(most_behind(graph, chosen, pace), 4 * 180) << share;
   }
 }
 

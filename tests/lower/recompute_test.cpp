@@ -50,6 +50,10 @@ Graph recomputed(PlannedGraph stage, const Cluster& cluster) {
 
 Graph recomputed(const Training& p) { return recomputed(apply(p.plan, p.graph).stages[0], p.plan.cluster); }
 
+std::vector<RecomputeRegion> regions_in(const Graph& network, const Recompute& recompute) {
+  return regions_of(network, recompute, has_layers(network));
+}
+
 std::vector<std::string> copies_in(const Graph& graph) {
   std::vector<std::string> out;
   for (const Node& node : graph.nodes)
@@ -154,7 +158,7 @@ TEST(Recompute, what_is_said_not_to_be_recomputed_is_kept) {
 
 TEST(Recompute, a_network_without_repeated_modules_is_cut_into_even_parts) {
   const Model model = build_model("ffn:widths=8-8-8-8-8-8-8-8-8-4");
-  const auto regions = regions_of(model.graph, parse_recompute("full"));
+  const auto regions = regions_in(model.graph, parse_recompute("full"));
   ASSERT_EQ(regions.size(), 3U);  // of nine layers
   EXPECT_EQ(regions[1].name, "part 2 of 3");
   EXPECT_EQ(model.graph.name_of(regions[1].nodes.front()), "dense4.matmul");
@@ -165,7 +169,7 @@ TEST(Recompute, names_and_patterns_make_regions) {
   const Model model = build_model(llama);
   const auto names = [&](const std::string& text) {
     std::vector<std::string> out;
-    for (const RecomputeRegion& r : regions_of(model.graph, parse_recompute(text))) out.push_back(r.name);
+    for (const RecomputeRegion& r : regions_in(model.graph, parse_recompute(text))) out.push_back(r.name);
     return out;
   };
   using Names = std::vector<std::string>;
@@ -183,7 +187,7 @@ TEST(Recompute, numbers_of_a_pattern_may_be_a_range) {
   const Graph graph = build_model(llama).graph;
   const auto names = [&](const char* text) {
     std::vector<std::string> out;
-    for (const RecomputeRegion& r : regions_of(graph, parse_recompute(text))) out.push_back(r.name);
+    for (const RecomputeRegion& r : regions_in(graph, parse_recompute(text))) out.push_back(r.name);
     return out;
   };
   EXPECT_EQ(names("layers.2-4"), (std::vector<std::string>{"layers.2", "layers.3", "layers.4"}));
@@ -198,7 +202,7 @@ TEST(Recompute, modules_may_stand_beside_a_mode) {
   const Graph graph = build_model(llama).graph;
   const Recompute both = parse_recompute("selected+layers.0-2");
   EXPECT_EQ(both.mode, RecomputeMode::selected);
-  for (const RecomputeRegion& r : regions_of(graph, both))
+  for (const RecomputeRegion& r : regions_in(graph, both))
     EXPECT_EQ(r.is_selective, r.name != "layers.0" && r.name != "layers.1" && r.name != "layers.2") << r.name;
   EXPECT_THROW(parse_recompute("selected+"), Error);
   EXPECT_THROW(parse_recompute("selected+full"), Error);
@@ -210,7 +214,7 @@ TEST(Recompute, modules_may_stand_beside_a_mode) {
 TEST(Recompute, what_makes_up_repeated_modules_is_said_by_their_names) {
   const Graph graph = build_model(llama).graph;
   std::vector<RecomputedModule> modules;
-  for (const RecomputeRegion& r : regions_of(graph, parse_recompute("layers.1-3,layers.5,layers.6.ffn"))) {
+  for (const RecomputeRegion& r : regions_in(graph, parse_recompute("layers.1-3,layers.5,layers.6.ffn"))) {
     RecomputedModule& m = modules.emplace_back(RecomputedModule{.module = "some", .nodes = {}});
     for (NodeId id : r.nodes) m.nodes.push_back(graph.name_of(id));
   }
@@ -294,6 +298,19 @@ TEST(Recompute, shares_of_operators_count_it) {
   EXPECT_EQ(share("full", "layers.3.add2").compute_seconds, share("none", "layers.3.add2").compute_seconds);
 }
 
+TEST(Recompute, shares_of_operators_count_it_in_a_stage_of_one_layer) {
+  PlanRequest request{.devices = 8, .is_set = true};
+  request.constraints.degrees.set("pp", 8);
+  const Training p = planned(llama, "full", std::move(request));
+  const StageSeconds seconds = estimate(compile_pipeline(p.graph, p.plan), p.plan.cluster).operators[3];
+  int products = 0;
+  for (const OperatorShare& share : Explainer(apply(p.plan, p.graph).stages[3], p.plan, 3).shares(seconds)) {
+    if (share.cost.compute_seconds > 0) ++products;
+    EXPECT_EQ(share.cost.kept_bytes, 0) << products;
+  }
+  EXPECT_GT(products, 8);
+}
+
 /// However the graph has changed on the way to a program.
 TEST(Recompute, shares_of_operators_add_up) {
   for (const char* recompute :
@@ -331,6 +348,7 @@ std::map<std::string, int> collectives(const Program& program, Phase phase) {
 Program lowered(const Graph& graph, RecomputeOptions options, bool is_on = true) {
   PlannedGraph planned{.graph = graph, .update_layouts = {}};
   if (is_on) planned.recompute = {.mode = RecomputeMode::full, .options = options};
+  planned.has_layers = has_layers(graph);
   return compile(planned);
 }
 

@@ -60,6 +60,7 @@ PlannedGraph planned_text(const Arguments& arguments, const Model& model) {
           .update_layouts = {},
           .comm_fusion = asked.comm_fusion,
           .recompute = asked.recompute,
+          .has_layers = has_layers(model.graph),
           .offload = asked.offload};
 }
 

@@ -75,8 +75,8 @@ class Part {
     if (front_ < most_.size() && most_[front_].bytes - saved_ > most.bytes)
       most = most_[front_], most.bytes -= saved_;
     if (has_chunks_) most.passing = most_passing(), most.bytes = kept_ - saved_ + most.passing;
-    const double ahead =
-        std::max(0.0, most_held(fetches_held, on_way_, slots_[0] * (hosted_kept_ + kept_)) - on_way_);
+    const double ahead = std::max(
+        0.0, most_held(fetches_held, on_way_, slots_[0] * (hosted_kept_ + kept_ - saved_)) - on_way_);
     const double kept = (slots_[0] - 1) * (kept_ - saved_) + halves() + sends() + most.bytes - most.passing;
     const double passing = most.passing + scores_ + ahead + seconds_.gathered_ahead();
     const double gradients =

@@ -310,7 +310,8 @@ std::vector<int> with_ends(const Graph& graph, std::vector<int> stage_of, int st
 }  // namespace
 
 std::vector<int> layered_stages(const Graph& graph, int stages, const std::vector<int>& numbers) {
-  const std::vector<RecomputeRegion> layers = regions_of(graph, {.mode = RecomputeMode::full});
+  const std::vector<RecomputeRegion> layers =
+      regions_of(graph, {.mode = RecomputeMode::full}, has_layers(graph));
   const auto count = static_cast<int>(layers.size());
   if (!numbers.empty()) {
     check_stage_layers(numbers, stages, count);
