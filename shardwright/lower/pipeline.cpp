@@ -11,6 +11,8 @@ namespace shardwright {
 Pipeline::Pipeline(Program program) {
   pipelining.micro_batches = program.micro_batches;
   pipelining.interleave = program.interleave;
+  pipelining.schedule.splits_backward =
+      std::ranges::any_of(program.graph.nodes, [](const Node& node) { return node.phase == Phase::weights; });
   for (int i = 0; i < static_cast<int>(program.graph.outputs.size()); ++i)
     if (!program.is_of_further_part(program.graph.outputs[static_cast<std::size_t>(i)]))
       outputs.push_back({0, i});

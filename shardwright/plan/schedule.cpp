@@ -34,10 +34,12 @@ const ScheduleDef* known(std::string_view name) {
 }
 
 /// Each micro-batch in turn, whatever the schedule.
-std::vector<Task> accumulation(int micro_batches) {
+std::vector<Task> accumulation(const Pipelining& p) {
   std::vector<Task> out;
-  for (int m = 0; m < micro_batches; ++m)
+  for (int m = 0; m < p.micro_batches; ++m) {
     for (Phase phase : {Phase::forward, Phase::backward}) out.push_back({phase, m, 0});
+    if (p.schedule.splits_backward) out.push_back({Phase::weights, m, 0});
+  }
   return out;
 }
 
@@ -142,7 +144,7 @@ void check(const Pipelining& p) {
 
 std::vector<Task> tasks_of(const Pipelining& p, int stage) {
   const bool is_whole = p.stages == 1 && p.schedule.chunks == 1;
-  return is_whole ? accumulation(p.micro_batches) : def_of(p.schedule).tasks(p, stage);
+  return is_whole ? accumulation(p) : def_of(p.schedule).tasks(p, stage);
 }
 
 }  // namespace shardwright

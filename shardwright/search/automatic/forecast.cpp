@@ -34,7 +34,7 @@ class Part {
         is_first_(part == 0),
         has_chunks_(p.schedule.chunks > 1),
         keeps_sends_(has_chunks_ || p.schedule.order == ChunkOrder::table),
-        seconds_(what.cluster.overlap, is_first_) {}
+        seconds_(what.cluster.overlap, p.schedule.splits_backward, is_first_) {}
 
   void add(int kind) {
     const Figures& f = figures(kind);
@@ -176,7 +176,7 @@ class Cut {
     double least = 0, most = 0;
     for (int stage = 0; stage < p_.stages; ++stage) {
       const OfStage own = what_.of(stage);
-      StageSeconds all(what_.cluster.overlap);
+      StageSeconds all(what_.cluster.overlap, p_.schedule.splits_backward);
       for (int kind : pieces_) all.add((fits && own.again ? *own.again : *own.figures)[at(kind)]);
       most = std::max(most, forms_[at(stage)].seconds(all.pass()) + update_of(all, 0));
     }

@@ -20,8 +20,10 @@ namespace shardwright::automatic {
 /// What a stage takes of time. Transfers go on beside compute at the pace `overlap`.
 class StageSeconds {
  public:
-  /// `is_first`: nobody waits for gradients of its inputs, so that a backward that is cut in two has the second half alone.
-  explicit StageSeconds(double overlap, bool is_first = false) : overlap_(overlap), is_first_(is_first) {}
+  /// `is_cut`: its backward is cut in two. `is_first`: nobody waits for gradients of its inputs, so that such a backward has the
+  /// second half alone.
+  explicit StageSeconds(double overlap, bool is_cut = false, bool is_first = false)
+      : overlap_(overlap), is_cut_(is_cut), is_first_(is_first) {}
 
   void add(const Figures& f, double times = 1) {
     if (!has_pieces_)
@@ -49,8 +51,15 @@ class StageSeconds {
 
   /// `waiting`: so much of the transfers that compute does not hide is waited for.
   Pass pass(double waiting = 1) const {
-    return {with_transfers(Phase::forward, forward_, waiting),
-            with_transfers(Phase::backward, backward_, waiting), share_of_weights()};
+    const double forward = with_transfers(transfers(Phase::forward), forward_, waiting);
+    const double gradients = gradient_transfers(), weights = is_cut_ ? share_of_weights() * backward_ : 0;
+    if (gradients == 0 || weights == 0)
+      return {forward, with_transfers(transfers(Phase::backward), backward_, waiting), share_of_weights()};
+    // Sums of gradients have the second half to hide behind, gathers of weights the first.
+    const double second = with_transfers(gradients, weights, waiting);
+    const double both =
+        second + with_transfers(transfers(Phase::backward) - gradients, backward_ - weights, waiting);
+    return {forward, both, second / both};
   }
   /// Of a backward that is cut in two the second half.
   double share_of_weights() const { return is_first_ ? 1 : weights_ > 0 ? weights_ / backward_ : 0.5; }
@@ -87,7 +96,8 @@ class StageSeconds {
     const double last = std::min(l.backwards, 1.0);
     const double left = std::max(0.0, l.before - (l.backwards - last) * overlap_ * backward_);
     // Beside those that the backward itself waits for.
-    const double hidden = std::max(0.0, last * overlap_ * backward_ - transfers(Phase::backward));
+    const double others = is_cut_ ? gradient_transfers() : transfers(Phase::backward);
+    const double hidden = std::max(0.0, last * overlap_ * backward_ - others);
     const double all = joined(late_, starts_.late);
     // The first piece's backward is the last: nothing else hides what comes of it.
     const double first = std::min(all, joined(first_late_, first_starts_));
@@ -100,8 +110,12 @@ class StageSeconds {
   }
 
  private:
-  double with_transfers(Phase phase, double beside, double waiting) const {
-    return beside + waiting * std::max(0.0, transfers(phase) - overlap_ * beside);
+  double with_transfers(double seconds, double beside, double waiting) const {
+    return beside + waiting * std::max(0.0, seconds - overlap_ * beside);
+  }
+  /// Of a backward, those that sum gradients.
+  double gradient_transfers() const {
+    return std::min(transfers(Phase::backward), joined(starts_.sums.seconds, starts_.sums));
   }
   /// Of a pass, those of parameters joined.
   double transfers(Phase phase) const {
@@ -136,7 +150,7 @@ class StageSeconds {
   }
 
   double overlap_;
-  bool is_first_;
+  bool is_cut_, is_first_;
   bool has_pieces_ = false;
   double forward_ = 0, backward_ = 0, update_ = 0, late_ = 0, weights_ = 0;
   double first_late_ = 0, first_backward_ = 0;  // of its first piece
