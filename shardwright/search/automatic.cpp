@@ -16,6 +16,7 @@
 #include <cmath>
 #include <limits>
 #include <queue>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -237,13 +238,17 @@ class Search {
     open_.push({.seconds = bound, .known = Known::forecast, .number = prospects_.add(*std::move(c))});
   }
 
-  /// Of what surely does not fit, as bounds know, a few that take least by them.
+  /// Of what surely does not fit, as bounds know, a few that take least by them: one of each schedule, as bounds do not see
+  /// what halves of a backward hold between them.
   void forecast_lightest() {
     constexpr std::size_t most = 8;
     std::vector<std::size_t> numbers;
     for (std::size_t i = 0; i < count_; ++i)
       if (record_[i].fate == Fate::misfit && record_[i].by == KnownBy::bound) numbers.push_back(i);
     std::ranges::stable_sort(numbers, {}, [&](std::size_t i) { return record_[i].bytes; });
+    std::set<Schedule> seen;
+    std::erase_if(numbers,
+                  [&](std::size_t i) { return !seen.insert(schedule_of(record_[i].structure)).second; });
     numbers.resize(std::min(numbers.size(), most));
     for (std::size_t i : numbers)
       if (i == numbers.front() || !is_late()) forecast(i, record_[i].least_seconds);

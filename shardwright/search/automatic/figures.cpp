@@ -219,6 +219,7 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
     out.late += late;
     out.transfers[phase] = (out.transfers[phase] - late) / program.micro_batches;
   }
+  out.gradient_transfers = piece.starts.sums.seconds;
   if (settings_of(asked).comm_fusion.is_automatic()) out.starts = piece.starts;
   out.received = received_bytes(program.graph, Phase::forward);
   out.tied = received_bytes(program.graph, Phase::forward, true);
@@ -246,14 +247,32 @@ Figures offloaded(Figures alone, const Offload& offload, const Cluster& cluster)
 Figures between(const Figures& few, const Figures& more, double share) {
   Figures out = few;
   const auto move = [share](double& from, double to) { from += share * (to - from); };
-  for (double Figures::*part :
-       {&Figures::forward,     &Figures::backward,  &Figures::update,          &Figures::received,
-        &Figures::sent,        &Figures::sent_back, &Figures::weights,         &Figures::to_inputs,
-        &Figures::left,        &Figures::tied,      &Figures::returned,        &Figures::parameters,
-        &Figures::states,      &Figures::sums,      &Figures::least_gradients, &Figures::scores,
-        &Figures::gradients,   &Figures::kept,      &Figures::on_way,          &Figures::hosted,
-        &Figures::hosted_kept, &Figures::passing,   &Figures::working,         &Figures::moving,
-        &Figures::late})
+  for (double Figures::*part : {&Figures::forward,
+                                &Figures::backward,
+                                &Figures::update,
+                                &Figures::received,
+                                &Figures::sent,
+                                &Figures::sent_back,
+                                &Figures::weights,
+                                &Figures::to_inputs,
+                                &Figures::left,
+                                &Figures::tied,
+                                &Figures::returned,
+                                &Figures::parameters,
+                                &Figures::states,
+                                &Figures::sums,
+                                &Figures::least_gradients,
+                                &Figures::scores,
+                                &Figures::gradients,
+                                &Figures::kept,
+                                &Figures::on_way,
+                                &Figures::hosted,
+                                &Figures::hosted_kept,
+                                &Figures::passing,
+                                &Figures::working,
+                                &Figures::moving,
+                                &Figures::late,
+                                &Figures::gradient_transfers})
     move(out.*part, more.*part);
   for (const Phase phase : {Phase::forward, Phase::backward, Phase::weights, Phase::update})
     move(out.transfers[phase], more.transfers[phase]);

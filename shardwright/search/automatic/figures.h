@@ -40,6 +40,7 @@ struct Figures {
   /// Seconds of what passes make and the update waits for, once a step however many micro-batches there are: it begins in the
   /// last backward.
   double late = 0;
+  double gradient_transfers = 0;  // of those of the backward, of sums of gradients
   /// Of `transfers` and `late`, what starting those of parameters takes; none: other pieces' do not join them.
   PieceStarts starts = {};
   /// Of these passes, seconds of the transfers that go over the same links as those of data parallelism.
@@ -47,7 +48,7 @@ struct Figures {
 
   /// What passes move is in their seconds already.
   void wait_in_passes() {
-    transfers[Phase::forward] = transfers[Phase::backward] = 0;
+    transfers[Phase::forward] = transfers[Phase::backward] = gradient_transfers = 0;
     starts.gathers = {}, starts.sums = {};
   }
 

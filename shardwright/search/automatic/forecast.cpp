@@ -257,6 +257,7 @@ class Cut {
   /// Behind its last backward, of which `backwards` hide what is late; of chunks, which a device updates together, it is not
   /// known yet.
   double update_of(const StageSeconds& stage, double backwards = 1) const {
+    if (p_.schedule.splits_backward) backwards = std::min(backwards, stage.share_of_weights());
     return p_.schedule.chunks > 1 ? 0 : stage.update(stage.late({.backwards = backwards}), 1);
   }
 

@@ -17,11 +17,10 @@
 
 namespace shardwright::automatic {
 
-/// What a stage takes of time. Transfers go on beside compute at the pace `overlap`.
+/// What a stage takes of time. Transfers go on beside compute at the pace `overlap`. `is_cut`: its backward is cut in two;
+/// `is_first`: nobody waits for gradients of its inputs, so that such a backward has the second half alone.
 class StageSeconds {
  public:
-  /// `is_cut`: its backward is cut in two. `is_first`: nobody waits for gradients of its inputs, so that such a backward has the
-  /// second half alone.
   explicit StageSeconds(double overlap, bool is_cut = false, bool is_first = false)
       : overlap_(overlap), is_cut_(is_cut), is_first_(is_first) {}
 
@@ -30,6 +29,7 @@ class StageSeconds {
       first_late_ = f.late, first_starts_ = f.starts.late, first_backward_ = f.backward, has_pieces_ = true;
     forward_ += times * f.forward, backward_ += times * f.backward, update_ += times * f.update;
     late_ += times * f.late, weights_ += times * f.weights;
+    gradient_transfers_ += times * f.gradient_transfers;
     starts_.add(f.starts, times);
     for (Phase phase : {Phase::forward, Phase::backward})
       of_piece_[phase] = std::max(of_piece_[phase], f.starts.gathers[phase].bytes);
@@ -40,7 +40,7 @@ class StageSeconds {
 
   void add(const StageSeconds& other) {
     forward_ += other.forward_, backward_ += other.backward_, update_ += other.update_, late_ += other.late_;
-    weights_ += other.weights_;
+    weights_ += other.weights_, gradient_transfers_ += other.gradient_transfers_;
     starts_.add(other.starts_);
     for (Phase phase : {Phase::forward, Phase::backward})
       of_piece_[phase] = std::max(of_piece_[phase], other.of_piece_[phase]);
@@ -52,14 +52,14 @@ class StageSeconds {
   /// `waiting`: so much of the transfers that compute does not hide is waited for.
   Pass pass(double waiting = 1) const {
     const double forward = with_transfers(transfers(Phase::forward), forward_, waiting);
-    const double gradients = gradient_transfers(), weights = is_cut_ ? share_of_weights() * backward_ : 0;
-    if (gradients == 0 || weights == 0)
+    if (!has_halves())
       return {forward, with_transfers(transfers(Phase::backward), backward_, waiting), share_of_weights()};
     // Sums of gradients have the second half to hide behind, gathers of weights the first.
+    const double gradients = gradient_transfers(), weights = share_of_weights() * backward_;
     const double second = with_transfers(gradients, weights, waiting);
-    const double both =
-        second + with_transfers(transfers(Phase::backward) - gradients, backward_ - weights, waiting);
-    return {forward, both, second / both};
+    const double first = with_transfers(transfers(Phase::backward) - gradients, backward_ - weights, waiting);
+    const double both = first + second;
+    return {forward, both, both > 0 ? second / both : share_of_weights()};
   }
   /// Of a backward that is cut in two the second half.
   double share_of_weights() const { return is_first_ ? 1 : weights_ > 0 ? weights_ / backward_ : 0.5; }
@@ -96,7 +96,7 @@ class StageSeconds {
     const double last = std::min(l.backwards, 1.0);
     const double left = std::max(0.0, l.before - (l.backwards - last) * overlap_ * backward_);
     // Beside those that the backward itself waits for.
-    const double others = is_cut_ ? gradient_transfers() : transfers(Phase::backward);
+    const double others = has_halves() ? gradient_transfers() : transfers(Phase::backward);
     const double hidden = std::max(0.0, last * overlap_ * backward_ - others);
     const double all = joined(late_, starts_.late);
     // The first piece's backward is the last: nothing else hides what comes of it.
@@ -113,9 +113,9 @@ class StageSeconds {
   double with_transfers(double seconds, double beside, double waiting) const {
     return beside + waiting * std::max(0.0, seconds - overlap_ * beside);
   }
-  /// Of a backward, those that sum gradients.
+  bool has_halves() const { return is_cut_ && !is_first_; }
   double gradient_transfers() const {
-    return std::min(transfers(Phase::backward), joined(starts_.sums.seconds, starts_.sums));
+    return std::min(transfers(Phase::backward), joined(gradient_transfers_, starts_.sums));
   }
   /// Of a pass, those of parameters joined.
   double transfers(Phase phase) const {
@@ -152,7 +152,7 @@ class StageSeconds {
   double overlap_;
   bool is_cut_, is_first_;
   bool has_pieces_ = false;
-  double forward_ = 0, backward_ = 0, update_ = 0, late_ = 0, weights_ = 0;
+  double forward_ = 0, backward_ = 0, update_ = 0, late_ = 0, weights_ = 0, gradient_transfers_ = 0;
   double first_late_ = 0, first_backward_ = 0;  // of its first piece
   Starts first_starts_;                         // of these
   PieceStarts starts_;

@@ -28,7 +28,7 @@ Cluster of_several(Cluster cluster, bool is_by_shares) {
 
 /// Without the update, of which replicas may each do a share.
 Pieces passes_alone(Pieces pieces) {
-  for (Figures& f : pieces) f.transfers = {}, f.starts = {}, f.update = f.late = 0;
+  for (Figures& f : pieces) f.transfers = {}, f.starts = {}, f.update = f.late = f.gradient_transfers = 0;
   return pieces;
 }
 
@@ -329,7 +329,7 @@ std::optional<Pieces> Tables::of_stage(const Constraints& s) {
           with.transfers[pass] - without.transfers[pass] -
               (waited ? waited.more(k, pass == Phase::forward ? &Figures::forward : &Figures::backward) : 0));
     f.transfers[Phase::update] = with.transfers[Phase::update];
-    f.late = with.late, f.starts = with.starts;
+    f.late = with.late, f.starts = with.starts, f.gradient_transfers = with.gradient_transfers;
     if (shares_links(s))
       f.contended = {(*own)[k].transfers[Phase::forward], (*own)[k].transfers[Phase::backward]};
     f.update = with.update, f.parameters = with.parameters, f.states = with.states, f.sums = with.sums;

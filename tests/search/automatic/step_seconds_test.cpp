@@ -143,7 +143,20 @@ TEST(StepSeconds, are_those_of_the_program_where_backwards_are_cut) {
        {"zero=1,recompute=full,schedule=v-min", "zero=1,recompute=none,schedule=v-min",
         "zero=1,recompute=selected,schedule=zero-bubble", "zero=3,recompute=selected,schedule=zb-v",
         "zero=3,recompute=none,schedule=v-half", "zero=3,recompute=full,schedule=zero-bubble"})
-    expect_near(request, step, fmt::format("dp=8,tp=1,pp=4,micro_batches=8,{}", words).c_str(), 0.07);
+    expect_near(request, step, fmt::format("dp=8,tp=1,pp=4,micro_batches=8,{}", words).c_str(), 0.11);
+}
+
+/// A first stage has all of its transfers in one half: where its gathers hid behind nothing, bounds were 5.6 % above programs.
+TEST(StepSeconds, are_those_of_the_program_where_the_first_stage_is_long) {
+  const StepOf step =
+      step_of_model("llama:layers=15,hidden=4096,heads=32,kv_heads=8,ffn=14336,vocab=32000,seq=2048", 1024);
+  Cluster cluster = cluster_called("h100:4x8");
+  cluster.nodes = 16, cluster.devices_per_node = 2, cluster.links.front().devices = 2;
+  cluster.links.back().devices = 32;
+  const PlanRequest request = request_for(std::move(cluster), 32);
+  for (const char* schedule : {"1f1b", "zero-bubble", "zero-bubble:2"})
+    expect_near(request, step,
+                fmt::format("dp=16,tp=1,pp=2,micro_batches=8,zero=3,schedule={}", schedule).c_str(), 0.08);
 }
 
 /// The pieces that share a table each summed its gradient over replicas before they added it up, and what the first piece leaves, the last to
