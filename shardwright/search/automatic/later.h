@@ -1,6 +1,6 @@
 // Structures that are tried when others have been: schedules that cut backwards in two. How a backward falls apart takes
-// pieces compiled once more, which is done of the likeliest alone; how much of its communication the first half then waits for
-// is not known, so that these are forecast less well and would take the trials of others.
+// pieces compiled once more, which is done of the likeliest alone; until then bounds say little of them, and they would take the
+// trials of others.
 #pragma once
 
 #include <algorithm>
@@ -39,8 +39,8 @@ class Later {
   double bound_ = std::numeric_limits<double>::infinity();
 };
 
-/// No step of `s` is shorter than so much of its forecast. Of cut backwards half is gradients of inputs, by forecast: they are
-/// hardly less, and then stages idle for less; and where starting kernels takes most, hardly anything is half.
+/// No step of `s` is shorter than so much of its forecast. Of cut backwards the last sums of each half are waited for by some, and
+/// where starting kernels takes most, pieces start more than programs.
 inline double sureness_of(const Constraints& s, bool is_large) {
   return !schedule_of(s).splits_backward ? 0.99 : is_large ? 0.9 : 0.8;
 }
