@@ -25,9 +25,9 @@ class Offloading {
     for (const Value& v : graph_.values) names_.insert(v.name);
     is_sent_.assign(graph_.values.size(), false);
     for (ValueId v : graph_.sends) {  // of leaves before any node runs
-      is_sent_[at(root_of(graph_, v).index)] = true;
-      if (is_leaf(producer(root_of(graph_, v))))
-        graph_.node(graph_.value(root_of(graph_, v)).producer).space = Space::device;
+      const ValueId root = root_of(graph_, v);
+      is_sent_[at(root.index)] = true;
+      if (is_leaf(producer(root))) graph_.node(graph_.value(root).producer).space = Space::device;
     }
     place_leaves(OpKind::parameter, offload.parameters);
     place_leaves(OpKind::state, offload.optimizer);

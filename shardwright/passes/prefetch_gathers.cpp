@@ -87,6 +87,13 @@ class Ahead {
   std::int64_t held_ = 0;
 };
 
+/// Of activations that stay on the device, of a micro-batch.
+std::int64_t kept_bytes(const Graph& graph) {
+  std::int64_t out = 0;
+  for (ValueId v : kept_activations(graph)) out += graph.value(v).type.bytes();
+  return out;
+}
+
 }  // namespace
 
 Program prefetch_gathers(Program program, const PassContext& context) {
@@ -105,8 +112,6 @@ Program prefetch_gathers(Program program, const PassContext& context) {
   Ahead weights({weights_held, shares_of_weights,
                  most_bucket_bytes(context.cluster ? context.cluster->memory_bytes : 0)});
   const int alive = program.lanes.slots[0];
-  std::int64_t staying = 0;  // activations, beside those that are fetched
-  for (ValueId v : kept_activations(graph)) staying += alive * graph.value(v).type.bytes();
   OfPhases<bool> fetches_activations = {};
   for (const Fusion& f : fusions) {
     if (!is_ahead[at(f.begin.index)]) continue;
@@ -115,7 +120,7 @@ Program prefetch_gathers(Program program, const PassContext& context) {
     if (is_fetch(f) || is_weight(f))
       (is_fetch(f) ? fetches : weights).add(graph, f, is_activation ? alive : 1);
     if (is_activation && !std::exchange(fetches_activations[node.phase], true))
-      fetches.add_staying(node.phase, staying);
+      fetches.add_staying(node.phase, alive * kept_bytes(graph));
   }
   for (std::size_t i = 0; i < fusions.size(); ++i) {
     const Fusion& f = fusions[i];

@@ -71,7 +71,7 @@ TEST(EndToEndOverlapTensor, has_the_losses_of_one_device) {
                                  .steps = 3});
     testing::expect_same(have, want, {.losses = 1e-9, .weights = 1e-6});
   }
-  EXPECT_GT(done, all / 4);
+  EXPECT_GT(done, testing::further_seeds() == 0 ? all / 2 : all / 4);  // of few draws many may be refused
 }
 
 Pipeline program_of(const std::string& model, const std::string& set, const Cluster& cluster) {
