@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "shardwright/autodiff/accumulate.h"
 #include "shardwright/base/index.h"
@@ -42,7 +43,9 @@ class Lowering {
   }
 
   Program run() {
+    bool is_in_update = false;
     for (NodeId id : graph_.node_ids()) {
+      if (graph_.node(id).phase == Phase::update && !std::exchange(is_in_update, true)) send_sums();
       try {
         if (graph_.node(id).op->kind == OpKind::compute)
           add_compute(id);
@@ -64,6 +67,15 @@ class Lowering {
   }
 
  private:
+  /// What is added up over micro-batches, in front of all that the update receives: another stage may wait for it, and
+  /// answer with that.
+  void send_sums() {
+    phase_ = Phase::update;
+    owner_ = {};
+    for (ValueId v : graph_.sends)
+      if (is_accumulation(graph_, graph_.node(graph_.value(v).producer))) obtain(v, output_layout(v));
+  }
+
   /// Asked for, or else as produced but reduced.
   Layout output_layout(ValueId v) const {
     if (graph_.value(v).layout) return *graph_.value(v).layout;

@@ -212,6 +212,15 @@ TEST(EndToEndMixedPipelines, the_gradient_of_a_shared_weight_crosses_stages_once
     EXPECT_NEAR(bytes(precision, 8), bytes(precision, 2), 16) << to_text(precision);  // scalars
 }
 
+// The last stage reduces its own gradients in the backward, so that nothing in its update is put in order: the shared
+// gradient goes out in front of the norm that the first stage answers with.
+TEST(EndToEndMixedPipelines, a_shared_gradient_is_sent_before_the_norm_of_all_is_waited_for) {
+  const TrainingRun run{networks.back().model, "", networks.back().optimizer, bf16, 1};
+  constexpr std::uint64_t seed = 1040143944;
+  testing::expect_same(testing::run_random_pipeline(run, 8, 4, seed), testing::run_alone(run),
+                       {.losses = 0.01, .weights = 0.1});
+}
+
 INSTANTIATE_TEST_SUITE_P(EndToEnd, MixedPlans,
                          ::testing::Combine(::testing::ValuesIn(networks), ::testing::Bool()),
                          [](const auto& test) {
