@@ -200,8 +200,9 @@ class Filler {
   }
 
   /// An early bucket is waited for where the one after the next is ready, so that what the backward computes in between
-  /// hides it, and three at most lie whole in memory (four with one micro-batch). More hides hardly more. One that reads another's results is ready
-  /// when that is there.
+  /// hides it, and three at most lie whole in memory (four with one micro-batch); or one later where one of the two before is
+  /// larger, for which it waits on their link. More hides hardly more. One that reads another's results is ready when that
+  /// is there.
   void finish_early_ones_in_turn() {
     std::vector<Bucket*> early;
     for (Bucket& b : buckets_)
@@ -209,18 +210,27 @@ class Filler {
     const auto depth = [&](const Bucket* b) { return dependences_.depth(b->nodes.front()); };
     std::ranges::stable_sort(early, {}, [&](const Bucket* b) { return std::pair(depth(b), b->ready); });
     std::map<NodeId, int> there;  // from which fusion on, by reduction
-    std::set<int> ready;          // of those that read no other
+    std::map<int, double> ready;  // seconds of those that read no other, by where
     for (const Bucket* b : early)
-      if (depth(b) == 0) ready.insert(b->ready);
+      if (depth(b) == 0) ready[b->ready] += b->seconds;
     for (Bucket* b : early) {
       for (NodeId id : b->nodes)
         if (const auto it = there.find(above(id)); it != there.end())
           b->ready = std::max(b->ready, it->second);
-      auto next = ready.upper_bound(b->ready);
-      if (next != ready.end()) ++next;
-      if (next != ready.end()) b->deadline = *next;
+      b->deadline = std::min(b->deadline, in_turn(ready, *b));
       for (NodeId id : b->nodes) there[id] = b->deadline;
     }
+  }
+
+  /// Where `b` is waited for, of those that are `ready`.
+  static int in_turn(const std::map<int, double>& ready, const Bucket& b) {
+    int behind = 1;
+    auto before = ready.lower_bound(b.ready);
+    for (int i = 0; i < 2 && before != ready.begin(); ++i)
+      if ((--before)->second > b.seconds) behind = 2;
+    auto next = ready.upper_bound(b.ready);
+    for (int i = 0; i < behind && next != ready.end(); ++i) ++next;
+    return next == ready.end() ? std::numeric_limits<int>::max() : next->first;
   }
 
   const Graph& graph_;
