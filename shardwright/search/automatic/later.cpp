@@ -1,6 +1,8 @@
 #include "shardwright/search/automatic/later.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <utility>
 
 namespace shardwright::automatic {
@@ -8,9 +10,19 @@ namespace {
 
 /// So many become forecasts; of more is known what they take whatever the order of their tasks, and of still more what their
 /// passes take.
-constexpr std::size_t most_forecast = 64, most_forecast_of_small = 256, most_kept = 1000;
+constexpr std::size_t most_forecast = 64, most_forecast_of_small = 256, most_kept = 4000;
+/// And so many of degrees and micro-batches that none of these has: bounds see little of what ranks send each other.
+constexpr std::size_t most_of_others = 48;
+
+using SharedOut = std::pair<Degrees, std::optional<int>>;  // to degrees and micro-batches
+
+SharedOut shared_out(const Constraints& s) { return {s.degrees, s.micro_batches}; }
 
 }  // namespace
+
+std::size_t Later::most_forecasts(const Want& want) {
+  return want.is_of_large ? most_forecast : most_forecast_of_small;
+}
 
 void Later::keep(std::size_t number, double bound) {
   if (all_.size() < most_kept)
@@ -32,7 +44,22 @@ std::vector<Later::Kept> Later::likely(Candidates& forecasts, const Record& reco
       drop(kept);
   }
   std::ranges::stable_sort(out, {}, &Kept::bound);
+  bring_forward_others(out, record, want);
   return out;
+}
+
+void Later::bring_forward_others(std::vector<Kept>& all, const Record& record, const Want& want) {
+  const std::size_t most = most_forecasts(want);
+  std::set<SharedOut> seen;
+  std::set<std::pair<SharedOut, Schedule>> taken;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Constraints& s = record[all[i].number].structure;
+    if (i < most) seen.insert(shared_out(s));
+    all[i].is_last = i >= most && (seen.contains(shared_out(s)) || taken.size() >= most_of_others ||
+                                   !taken.emplace(shared_out(s), schedule_of(s)).second);
+  }
+  of_others_ = taken.size();
+  std::ranges::stable_sort(all, {}, &Kept::is_last);
 }
 
 std::vector<Candidate> Later::candidates(Candidates& forecasts, Record& record, const Want& want) {
@@ -41,7 +68,7 @@ std::vector<Candidate> Later::candidates(Candidates& forecasts, Record& record, 
   for (const Kept& kept : likely(forecasts, record, want)) {
     if (forecasts.is_needless(record[kept.number].structure)) continue;
     std::optional<Candidate> c;
-    if (count++ < (want.is_of_large ? most_forecast : most_forecast_of_small) && !want.is_late())
+    if (count++ < most_forecasts(want) + of_others_ && !want.is_late())
       c = forecasts.forecast(record[kept.number].structure);
     if (!c) {
       drop(kept);
