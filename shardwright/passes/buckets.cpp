@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <tuple>
 
 #include "shardwright/graph/node_kinds.h"
@@ -200,9 +199,9 @@ class Filler {
   }
 
   /// An early bucket is waited for where the one after the next is ready, so that what the backward computes in between
-  /// hides it, and three at most lie whole in memory (four with one micro-batch); or one later where one of the two before is
-  /// larger, for which it waits on their link. More hides hardly more. One that reads another's results is ready when that
-  /// is there.
+  /// hides it, and three at most lie whole in memory; or one later where one of the two before is larger, for which it
+  /// waits on their link. With one micro-batch the last ones are waited for in the update. More hides hardly more. One that
+  /// reads another's results is ready when that is there.
   void finish_early_ones_in_turn() {
     std::vector<Bucket*> early;
     for (Bucket& b : buckets_)
@@ -217,18 +216,21 @@ class Filler {
       for (NodeId id : b->nodes)
         if (const auto it = there.find(above(id)); it != there.end())
           b->ready = std::max(b->ready, it->second);
-      b->deadline = std::min(b->deadline, in_turn(ready, *b));
+      b->deadline = std::min(b->deadline, in_turn(ready, b->ready));
       for (NodeId id : b->nodes) there[id] = b->deadline;
     }
   }
 
-  /// Where `b` is waited for, of those that are `ready`.
-  static int in_turn(const std::map<int, double>& ready, const Bucket& b) {
+  /// Where what is ready at `place` is waited for.
+  static int in_turn(const std::map<int, double>& ready, int place) {
+    constexpr double larger = 1.25;
     int behind = 1;
-    auto before = ready.lower_bound(b.ready);
-    for (int i = 0; i < 2 && before != ready.begin(); ++i)
-      if ((--before)->second > b.seconds) behind = 2;
-    auto next = ready.upper_bound(b.ready);
+    if (const auto own = ready.find(place); own != ready.end()) {
+      auto before = own;
+      for (int i = 0; i < 2 && before != ready.begin(); ++i)
+        if ((--before)->second > larger * own->second) behind = 2;
+    }
+    auto next = ready.upper_bound(place);
     for (int i = 0; i < behind && next != ready.end(); ++i) ++next;
     return next == ready.end() ? std::numeric_limits<int>::max() : next->first;
   }

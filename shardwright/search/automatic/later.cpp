@@ -1,8 +1,10 @@
 #include "shardwright/search/automatic/later.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace shardwright::automatic {
@@ -11,18 +13,19 @@ namespace {
 /// So many become forecasts; of more is known what they take whatever the order of their tasks, and of still more what their
 /// passes take.
 constexpr std::size_t most_forecast = 64, most_forecast_of_small = 256, most_kept = 4000;
-/// And so many of degrees and micro-batches that none of these has: bounds see little of what ranks send each other.
-constexpr std::size_t most_of_others = 48;
+/// And of each schedule so many degrees and micro-batches that none of these has with it: bounds see little of what ranks
+/// send each other, and of some schedules less than of others.
+constexpr int most_others_of_schedule = 10;
 
-using SharedOut = std::pair<Degrees, std::optional<int>>;  // to degrees and micro-batches
+using Kind = std::tuple<Degrees, std::optional<int>, Schedule>;
 
-SharedOut shared_out(const Constraints& s) { return {s.degrees, s.micro_batches}; }
-
-}  // namespace
-
-std::size_t Later::most_forecasts(const Want& want) {
+std::size_t most_by_bounds(const Later::Want& want) {
   return want.is_of_large ? most_forecast : most_forecast_of_small;
 }
+
+Kind kind_of(const Constraints& s) { return {s.degrees, s.micro_batches, schedule_of(s)}; }
+
+}  // namespace
 
 void Later::keep(std::size_t number, double bound) {
   if (all_.size() < most_kept)
@@ -49,17 +52,16 @@ std::vector<Later::Kept> Later::likely(Candidates& forecasts, const Record& reco
 }
 
 void Later::bring_forward_others(std::vector<Kept>& all, const Record& record, const Want& want) {
-  const std::size_t most = most_forecasts(want);
-  std::set<SharedOut> seen;
-  std::set<std::pair<SharedOut, Schedule>> taken;
+  const std::size_t most = most_by_bounds(want);
+  std::set<Kind> seen;
+  std::map<Schedule, int> others;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Constraints& s = record[all[i].number].structure;
-    if (i < most) seen.insert(shared_out(s));
-    all[i].is_last = i >= most && (seen.contains(shared_out(s)) || taken.size() >= most_of_others ||
-                                   !taken.emplace(shared_out(s), schedule_of(s)).second);
+    const bool is_new = seen.insert(kind_of(s)).second;
+    all[i].is_passed_over = i >= most && (!is_new || ++others[schedule_of(s)] > most_others_of_schedule);
+    of_others_ += i >= most && !all[i].is_passed_over;
   }
-  of_others_ = taken.size();
-  std::ranges::stable_sort(all, {}, &Kept::is_last);
+  std::ranges::stable_sort(all, {}, &Kept::is_passed_over);
 }
 
 std::vector<Candidate> Later::candidates(Candidates& forecasts, Record& record, const Want& want) {
@@ -68,7 +70,7 @@ std::vector<Candidate> Later::candidates(Candidates& forecasts, Record& record, 
   for (const Kept& kept : likely(forecasts, record, want)) {
     if (forecasts.is_needless(record[kept.number].structure)) continue;
     std::optional<Candidate> c;
-    if (count++ < most_forecasts(want) + of_others_ && !want.is_late())
+    if (count++ < most_by_bounds(want) + of_others_ && !want.is_late())
       c = forecasts.forecast(record[kept.number].structure);
     if (!c) {
       drop(kept);

@@ -31,16 +31,15 @@ class Later {
   struct Kept {
     std::size_t number = 0;
     double bound = 0;
-    bool is_last = false;
+    bool is_passed_over = false;  // others are forecast
   };
   std::vector<Kept> likely(Candidates& forecasts, const Record& record, const Want& want);
-  static std::size_t most_forecasts(const Want& want);
-  /// Behind those that are forecast for their bounds come the first of each schedule of other degrees and micro-batches.
+  /// Behind those that are forecast for their bounds come the first of other degrees, micro-batches and schedules.
   void bring_forward_others(std::vector<Kept>& all, const Record& record, const Want& want);
   void drop(const Kept& kept) { bound_ = std::min(bound_, kept.bound); }
 
   std::vector<Kept> all_;
-  std::size_t of_others_ = 0;
+  std::size_t of_others_ = 0;  // which are forecast beside those with the least bounds
   double bound_ = std::numeric_limits<double>::infinity();
 };
 
