@@ -197,7 +197,8 @@ class Search {
   void look_at(const Open& next) {
     if (next.known == Known::bound) {
       Tried& look = record_[next.number];
-      if (forecasts_->is_needless(look.structure)) return void(look.fate = Fate::needless);
+      if (forecasts_->is_needless(look.structure))
+        return void(bound_ = std::min(bound_, record_.needless(next.number, next.seconds)));
       if (next.bounds <= bounds_->count(look.structure)) return bound(next);
       const bool is_cut = !request_.constraints.schedule && schedule_of(look.structure).splits_backward;
       return is_cut ? later_.keep(next.number, next.seconds) : forecast(next.number, next.seconds);

@@ -133,7 +133,6 @@ std::optional<Candidate> Candidates::made(const Constraints& s, const std::vecto
 }
 
 bool Candidates::is_needless(const Constraints& s) const {
-  if (s.offload && s.offload->activations > 0) return false;  // what is computed again is not copied
   const bool repeats = repeats_layers(s);
   for (const RecomputeMode less : {RecomputeMode::none, RecomputeMode::selected}) {
     if (less > mode_of(s) || (less == mode_of(s) && !repeats)) break;

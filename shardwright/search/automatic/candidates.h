@@ -47,6 +47,9 @@ Candidate* fastest_untried(std::vector<Candidate>& all, double Forecast::*second
 PlanRequest with_candidate(const PlanRequest& request, const Candidate& c, const Graph& graph,
                            const Row& row);
 
+/// What is computed again is not copied to the host: where nothing has to be computed again, something may be faster.
+inline bool copies_activations(const Constraints& s) { return s.offload && s.offload->activations > 0; }
+
 class Candidates {
  public:
   /// All must outlive it; a device of `cluster` holds `cap` bytes, and the host for it `host_cap`, if that is said.

@@ -68,7 +68,10 @@ std::vector<Candidate> Later::candidates(Candidates& forecasts, Record& record, 
   std::vector<Candidate> out;
   std::size_t count = 0;
   for (const Kept& kept : likely(forecasts, record, want)) {
-    if (forecasts.is_needless(record[kept.number].structure)) continue;
+    if (forecasts.is_needless(record[kept.number].structure)) {
+      bound_ = std::min(bound_, record.needless(kept.number, kept.bound));
+      continue;
+    }
     std::optional<Candidate> c;
     if (count++ < most_by_bounds(want) + of_others_ && !want.is_late())
       c = forecasts.forecast(record[kept.number].structure);

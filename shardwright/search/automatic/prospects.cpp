@@ -252,7 +252,8 @@ void Prospects::forecast_neighbours(const Constraints& best, Candidates& forecas
   add_other_chunks(best, forecasts);
   for (std::size_t i = 0; i < structures && !is_late(); ++i) {
     const Tried& look = of_.record[i];
-    const bool is_open = look.fate == Fate::open && look.by == KnownBy::bound;
+    const bool is_spared = look.fate == Fate::needless && copies_activations(look.structure);
+    const bool is_open = (look.fate == Fate::open || is_spared) && look.by == KnownBy::bound;
     if (is_open && look.least_seconds <= of_.trials.seconds() && are_neighbours(best, look.structure))
       add_forecast(i, look.least_seconds, forecasts);
   }

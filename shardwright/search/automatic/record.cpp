@@ -1,6 +1,7 @@
 #include "shardwright/search/automatic/record.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "shardwright/base/error.h"
@@ -73,6 +74,12 @@ std::vector<Constraints> Record::structures() const {
   for (const Tried& t : entries_)
     if (t.words.empty()) out.push_back(t.structure);
   return out;
+}
+
+double Record::needless(std::size_t number, double least_seconds) {
+  entries_[number].fate = Fate::needless;
+  return copies_activations(entries_[number].structure) ? least_seconds
+                                                        : std::numeric_limits<double>::infinity();
 }
 
 void Record::forecast(std::size_t number, const Candidate& c, double least_seconds) {

@@ -30,6 +30,9 @@ class Record {
   std::size_t number_of(const Constraints& structure) const;
   std::vector<Constraints> structures() const;
 
+  /// Of which the same fits with less computed again. Seconds of which no step of it is shorter; infinity if that holds of
+  /// the same.
+  double needless(std::size_t number, double least_seconds);
   void forecast(std::size_t number, const Candidate& c, double least_seconds);
   void simulated(std::size_t number, double seconds, double bytes, bool fits);
 
