@@ -19,10 +19,6 @@ constexpr int most_others_of_schedule = 10;
 
 using Kind = std::tuple<Degrees, std::optional<int>, Schedule>;
 
-std::size_t most_by_bounds(const Later::Want& want) {
-  return want.is_of_large ? most_forecast : most_forecast_of_small;
-}
-
 Kind kind_of(const Constraints& s) { return {s.degrees, s.micro_batches, schedule_of(s)}; }
 
 }  // namespace
@@ -52,29 +48,29 @@ std::vector<Later::Kept> Later::likely(Candidates& forecasts, const Record& reco
 }
 
 void Later::bring_forward_others(std::vector<Kept>& all, const Record& record, const Want& want) {
-  const std::size_t most = most_by_bounds(want);
+  const std::size_t most = want.is_of_large ? most_forecast : most_forecast_of_small;
   std::set<Kind> seen;
   std::map<Schedule, int> others;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Constraints& s = record[all[i].number].structure;
     const bool is_new = seen.insert(kind_of(s)).second;
     all[i].is_passed_over = i >= most && (!is_new || ++others[schedule_of(s)] > most_others_of_schedule);
-    of_others_ += i >= most && !all[i].is_passed_over;
   }
   std::ranges::stable_sort(all, {}, &Kept::is_passed_over);
 }
 
 std::vector<Candidate> Later::candidates(Candidates& forecasts, Record& record, const Want& want) {
   std::vector<Candidate> out;
-  std::size_t count = 0;
-  for (const Kept& kept : likely(forecasts, record, want)) {
+  const std::vector<Kept> all = likely(forecasts, record, want);
+  const auto most = std::ranges::count(all, false, &Kept::is_passed_over);
+  std::ptrdiff_t count = 0;
+  for (const Kept& kept : all) {
     if (forecasts.is_needless(record[kept.number].structure)) {
       bound_ = std::min(bound_, record.needless(kept.number, kept.bound));
       continue;
     }
     std::optional<Candidate> c;
-    if (count++ < most_by_bounds(want) + of_others_ && !want.is_late())
-      c = forecasts.forecast(record[kept.number].structure);
+    if (count++ < most && !want.is_late()) c = forecasts.forecast(record[kept.number].structure);
     if (!c) {
       drop(kept);
       continue;

@@ -31,7 +31,7 @@ class Later {
   struct Kept {
     std::size_t number = 0;
     double bound = 0;
-    bool is_passed_over = false;  // others are forecast
+    bool is_passed_over = false;  // as many others are forecast
   };
   std::vector<Kept> likely(Candidates& forecasts, const Record& record, const Want& want);
   /// Behind those that are forecast for their bounds come the first of other degrees, micro-batches and schedules.
@@ -39,7 +39,6 @@ class Later {
   void drop(const Kept& kept) { bound_ = std::min(bound_, kept.bound); }
 
   std::vector<Kept> all_;
-  std::size_t of_others_ = 0;  // which are forecast beside those with the least bounds
   double bound_ = std::numeric_limits<double>::infinity();
 };
 
