@@ -66,8 +66,8 @@ std::vector<Candidate> Later::candidates(Candidates& forecasts, Record& record, 
   std::ptrdiff_t count = 0;
   for (const Kept& kept : all) {
     if (forecasts.is_needless(record[kept.number].structure)) {
-      bound_ = std::min(bound_, record.needless(kept.number, kept.bound));
-      continue;
+      if (copies_activations(record[kept.number].structure)) drop(kept);
+      continue;  // it stays open, for neighbours
     }
     std::optional<Candidate> c;
     if (count++ < most && !want.is_late()) c = forecasts.forecast(record[kept.number].structure);
