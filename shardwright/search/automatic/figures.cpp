@@ -142,6 +142,16 @@ void for_each_tied(const Graph& graph, F visit) {
     if (node.op->kind == OpKind::receive && node.phase != Phase::forward) look_at(node.results.front());
 }
 
+/// Of gradients of parameters that other pieces have, too.
+double returned_bytes(const Graph& graph) {
+  double out = 0;
+  for_each_tied(graph, [&](ValueId, ValueId gradient) {
+    const Value& v = graph.value(gradient);
+    if (graph.node(v.producer).op->kind == OpKind::receive) out += static_cast<double>(v.type.bytes());
+  });
+  return out;
+}
+
 /// The axes that split the batch.
 Axes axes_of_batch(const Graph& graph) {
   for (const Node& node : graph.nodes) {
@@ -155,7 +165,7 @@ Axes axes_of_batch(const Graph& graph) {
   return {};
 }
 
-/// Gradients of tied parameters pass between pieces as they come: each replica has an addend.
+/// Gradients of tied parameters pass between pieces as they come: each replica has an addend, where it has the whole parameter.
 void leave_addends(Graph& graph) {
   const Axes batch = axes_of_batch(graph);
   if (batch.empty()) return;
@@ -189,7 +199,7 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
                          .splits_backward = what.backward == Backward::in_two,
                          .interleave = settings_of(asked).pipelining.interleave};
   PlannedGraph planned = split_by_degrees(part.graph, part.calls, asked);
-  if (what.is_step) leave_addends(planned.graph);
+  if (what.is_step && level_of(s) < 3) leave_addends(planned.graph);
   planned.offload = {};  // what is on the host is counted apart
   if (mode_of(s) == RecomputeMode::full && is_layer)
     planned.recompute = of_all(part.graph, settings_of(asked).recompute.options);
@@ -223,7 +233,7 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
   if (settings_of(asked).comm_fusion.is_automatic()) out.starts = piece.starts;
   out.received = received_bytes(program.graph, Phase::forward);
   out.tied = received_bytes(program.graph, Phase::forward, true);
-  out.returned = received_bytes(program.graph, Phase::update);
+  out.returned = returned_bytes(program.graph);
   return out;
 }
 
@@ -283,7 +293,7 @@ Figures between(const Figures& few, const Figures& more, double share) {
 Figures sharded(Figures alone, int level, int replicas) {
   if (level >= 1) alone.states /= replicas;
   if (level >= 2) alone.sums /= replicas, alone.gradients /= replicas;
-  if (level >= 3) alone.parameters /= replicas, alone.least_gradients /= replicas;
+  if (level >= 3) alone.parameters /= replicas, alone.least_gradients /= replicas, alone.returned /= replicas;
   return alone;
 }
 

@@ -56,7 +56,7 @@ StepSeconds::Tied StepSeconds::tied(const std::vector<int>& first) const {
     }
   }
   for (const Figures& f : what_.figures) out.gradient_bytes = std::max(out.gradient_bytes, f.returned);
-  out.gradient_bytes = std::max(out.gradient_bytes, out.bytes);
+  if (out.gradient_bytes == 0) out.gradient_bytes = out.bytes;
   return out;
 }
 
