@@ -142,10 +142,13 @@ std::vector<OfLives> slots_of_parts(const Pipelining& p) {
   return out;
 }
 
+bool keeps_sends(const Pipelining& p) {
+  return p.stages > 1 && (p.schedule.chunks > 1 || p.schedule.order == ChunkOrder::table);
+}
+
 MicroBatches micro_batches_of(const Pipelining& p, int part) {
-  const bool is_table = p.schedule.order == ChunkOrder::table;
   MicroBatches out{.count = p.micro_batches,
-                   .keeps_sends = p.stages > 1 && (p.schedule.chunks > 1 || is_table),
+                   .keeps_sends = keeps_sends(p),
                    .splits_backward = p.stages > 1 && p.schedule.splits_backward,
                    .interleave = p.interleave};
   const std::vector<Times> times = Timeline(p).of(part);

@@ -48,6 +48,10 @@ struct MicroBatches {
   int slots() const { return lanes.slots[0]; }
 };
 
+/// Whether what a backward sends is kept in slots, as its stage may not wait long: its chunks take turns. Else its next backward
+/// waits until it is taken.
+bool keeps_sends(const Pipelining& p);
+
 /// The micro-batches of a part. Each is alive from its forward to its last task there, and, where what its backward sends is
 /// kept and taken by the same devices, or by whom a table says, until it is taken.
 MicroBatches micro_batches_of(const Pipelining& p, int part);

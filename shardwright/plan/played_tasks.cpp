@@ -11,7 +11,8 @@ constexpr double not_yet = -1;
 
 class Play {
  public:
-  Play(const Pipelining& p, const std::vector<std::vector<Task>>& tasks, const TaskSeconds& seconds)
+  Play(const Pipelining& p, const std::vector<std::vector<Task>>& tasks,
+       const std::function<double(int part, Phase phase)>& seconds)
       : p_(p), tasks_(tasks), seconds_(seconds), next_(tasks.size()), free_(tasks.size()) {
     const std::vector<double> none(at(p.micro_batches), not_yet);
     forwards_.assign(at(p.parts()), none), inputs_.assign(at(p.parts()), none);
@@ -29,33 +30,17 @@ class Play {
   }
 
  private:
-  double crossing(int part) const { return seconds_.crossing ? seconds_.crossing(part) : 0; }
-
-  /// When what is made at `made` is with the next task of a stage, to which it crosses behind `part`.
-  double there(double made, int part, std::size_t stage) const {
-    const auto& before = out_.times[stage];
-    if (crossing(part) == 0 || !seconds_.is_expected_one_ahead) return made + crossing(part);
-    return std::max(made, before.size() < 2 ? 0 : before[before.size() - 2].end) + crossing(part);
-  }
-
   /// When what a task waits for is there; none: not yet.
-  std::optional<double> ready(const Task& task, int part, std::size_t stage) const {
+  std::optional<double> ready(const Task& task, int part) const {
     const auto of = [&](const auto& done, int p) { return done[at(p)][at(task.micro_batch)]; };
     double first = 0, second = 0;
-    if (task.phase == Phase::forward && part > 0) {
-      first = of(forwards_, part - 1);
-      second = first == not_yet ? 0 : there(first, part - 1, stage);
-    } else if (task.phase == Phase::backward) {
-      first = of(forwards_, part);
-      if (part + 1 < p_.parts() && first != not_yet) {
-        const double behind = of(inputs_, part + 1);
-        second = there(behind, part, stage);
-        if (behind == not_yet) first = not_yet;
-      }
-    } else if (task.phase == Phase::weights) {
+    if (task.phase == Phase::forward)
+      second = part > 0 ? of(forwards_, part - 1) : 0;
+    else if (task.phase == Phase::backward)
+      first = of(forwards_, part), second = part + 1 < p_.parts() ? of(inputs_, part + 1) : 0;
+    else if (task.phase == Phase::weights)
       first = of(inputs_, part);
-    }
-    if (first == not_yet) return std::nullopt;
+    if (first == not_yet || second == not_yet) return std::nullopt;
     return std::max(first, second);
   }
 
@@ -63,9 +48,9 @@ class Play {
   bool step(std::size_t stage) {
     const Task& task = tasks_[stage][next_[stage]];
     const int part = parts_[stage][at(task.chunk)];
-    const std::optional<double> is_ready = ready(task, part, stage);
+    const std::optional<double> is_ready = ready(task, part);
     if (!is_ready) return false;
-    const double begin = std::max(free_[stage], *is_ready), end = begin + seconds_.of(part, task.phase);
+    const double begin = std::max(free_[stage], *is_ready), end = begin + seconds_(part, task.phase);
     out_.times[stage].push_back({begin, end});
     if (task.phase == Phase::forward) forwards_[at(part)][at(task.micro_batch)] = end;
     if (task.phase == Phase::backward) inputs_[at(part)][at(task.micro_batch)] = end;
@@ -76,7 +61,7 @@ class Play {
 
   const Pipelining& p_;
   const std::vector<std::vector<Task>>& tasks_;
-  const TaskSeconds& seconds_;
+  const std::function<double(int part, Phase phase)>& seconds_;
   std::vector<std::vector<int>> parts_;                 // by stage and chunk
   std::vector<std::vector<double>> forwards_, inputs_;  // when over, by part and micro-batch
   std::vector<std::size_t> next_;                       // by stage
@@ -94,14 +79,14 @@ double PlayedTasks::end() const {
 }
 
 PlayedTasks played(const Pipelining& p, const std::vector<std::vector<Task>>& tasks,
-                   const TaskSeconds& seconds) {
+                   const std::function<double(int part, Phase phase)>& seconds) {
   return Play(p, tasks, seconds).run();
 }
 
 PlayedTasks played_evenly(const Pipelining& p) {
   std::vector<std::vector<Task>> tasks;
   for (int stage = 0; stage < p.stages; ++stage) tasks.push_back(tasks_of(p, stage));
-  return played(p, tasks, {.of = [](int, Phase) { return 1.0; }});
+  return played(p, tasks, [](int, Phase) { return 1.0; });
 }
 
 }  // namespace shardwright

@@ -22,17 +22,10 @@ struct PlayedTasks {
   double end() const;
 };
 
-struct TaskSeconds {
-  std::function<double(int part, Phase phase)> of;
-  std::function<double(int part)> crossing = {};  // to the next part, and back; none: at once
-  /// What crosses sets out when its taker is one task before the one that wants it, as in a step (lower/step.h); else as soon
-  /// as it is made.
-  bool is_expected_one_ahead = false;
-};
-
-/// `tasks` by stage. Cost: linear in tasks, times stages where they wait for each other a lot.
+/// `tasks` by stage, `seconds` of a task by its part and phase. What crosses to other stages is there at once. Cost: linear in tasks,
+/// times stages where they wait for each other a lot.
 PlayedTasks played(const Pipelining& p, const std::vector<std::vector<Task>>& tasks,
-                   const TaskSeconds& seconds);
+                   const std::function<double(int part, Phase phase)>& seconds);
 
 /// Of the schedule's own tasks, each of which takes 1.
 PlayedTasks played_evenly(const Pipelining& p);

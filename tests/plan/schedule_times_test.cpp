@@ -26,8 +26,8 @@ std::vector<std::vector<Task>> all_tasks(const Pipelining& p) {
 /// How long the devices of a stage wait between their first and their last task, at most, if F = I = W = 1.
 double most_idle(const Pipelining& p) {
   const double backward = p.schedule.splits_backward ? 1 : 2;
-  const PlayedTasks all = played(
-      p, all_tasks(p), {.of = [&](int, Phase phase) { return phase == Phase::backward ? backward : 1; }});
+  const PlayedTasks all =
+      played(p, all_tasks(p), [&](int, Phase phase) { return phase == Phase::backward ? backward : 1; });
   EXPECT_FALSE(all.stuck);
   double most = 0;
   for (const auto& times : all.times) {

@@ -119,6 +119,25 @@ TEST(PipelineSeconds, grows_with_every_micro_batch_where_crossings_are_long) {
   }
 }
 
+/// Of several chunks the micro-batches that are under way were counted as if each had all its chunks alive: what none was to undercut was
+/// above what events say.
+TEST(PipelineSeconds, have_a_least_that_no_crossing_undercuts) {
+  const RandomStream random(9, "crossings");
+  std::uint64_t drawn = 0;
+  for (const Pipelining& p : pipelines())
+    for (double crossing : {0.1, 0.5, 2.0}) {
+      std::vector<Pass> stages;
+      for (int s = 0; s < p.stages; ++s) {
+        const double forward = 1 + 0.2 * random.uniform(drawn++);
+        stages.push_back({forward, 2 * forward});
+      }
+      const std::vector<double> crossings(static_cast<std::size_t>(p.parts() - 1), crossing);
+      EXPECT_LE(sure_pipeline_seconds(p, stages, crossings), by_events(p, stages, crossings) * (1 + 1e-9))
+          << name_of(p.schedule) << " " << p.stages << " stages, " << p.micro_batches
+          << " micro-batches, crossing " << crossing;
+    }
+}
+
 /// Two stages to a node: every second crossing leaves it.
 TEST(PipelineSeconds, waits_for_what_leaves_a_node_alone) {
   for (int stages : {4, 8}) {

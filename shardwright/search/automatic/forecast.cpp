@@ -8,6 +8,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/lower/offload.h"
+#include "shardwright/plan/lanes.h"
 #include "shardwright/search/automatic/other_cuts.h"
 #include "shardwright/search/automatic/pipeline_seconds.h"
 #include "shardwright/search/automatic/step_seconds.h"
@@ -33,7 +34,7 @@ class Part {
         slots_(what.slots[at(part)]),
         is_first_(part == 0),
         has_chunks_(p.schedule.chunks > 1),
-        keeps_sends_(has_chunks_ || p.schedule.order == ChunkOrder::table),
+        keeps_sends_(keeps_sends(p)),
         seconds_(what.cluster.overlap, p.schedule.splits_backward, is_first_) {}
 
   void add(int kind) {

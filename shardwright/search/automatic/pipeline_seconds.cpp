@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "shardwright/base/index.h"
-#include "shardwright/plan/played_tasks.h"
+#include "shardwright/search/automatic/tasks_in_time.h"
 
 namespace shardwright::automatic {
 namespace {
@@ -27,25 +27,12 @@ double shared_seconds(const Pipelining& p, const Pass& all) {
 double played_seconds(Pipelining p, int micro_batches, const std::vector<Pass>& parts,
                       const std::vector<double>& crossings) {
   p.micro_batches = micro_batches;
-  std::vector<std::vector<Task>> tasks;
-  for (int s = 0; s < p.stages; ++s) tasks.push_back(tasks_of(p, s));
-  const PlayedTasks all =
-      played(p, tasks,
-             {.of =
-                  [&](int part, Phase phase) {
-                    const Pass& own = parts[at(part)];
-                    if (phase == Phase::forward) return own.forward;
-                    const double second = p.schedule.splits_backward ? own.share_of_weights : 0;
-                    return own.backward * (phase == Phase::weights ? second : 1 - second);
-                  },
-              .crossing = [&](int part) { return crossings.empty() ? 0 : crossings[at(part)]; },
-              .is_expected_one_ahead = true});
-  return all.end();
+  return seconds_of_tasks(p, parts, crossings);
 }
 
 /// Micro-batches that show what each more of them takes; a round more than that.
 int few_of(const Pipelining& p) {
-  const int few = 4 * p.parts() + p.micro_batches % p.stages;
+  const int few = std::max(4 * p.parts(), 8 * p.stages) + p.micro_batches % p.stages;
   return p.schedule.order == ChunkOrder::table ? p.micro_batches : std::min(p.micro_batches, few);
 }
 
@@ -102,11 +89,13 @@ double form_seconds(const Pipelining& p, const std::vector<Pass>& stages,
   double most = 0;
   for (int s = 0; s < p.stages; ++s) {
     const Pass& own = stages[at(s)];
-    // From a forward to its backward, through all behind; as often as there are forwards under way.
-    const double round = all.all() - before + 2 * behind[at(s)];
+    // From the forward of each chunk to its backward, through all behind; as often as there are forwards under way.
+    double rounds = 0;
+    for (int c = 0; c < chunks; ++c)
+      rounds += all.all() * (chunks - c) / chunks - before + 2 * behind[at(c * p.stages + s)];
     const double under_way = warm_up(p, s) / chunks;
     const bool waits = !is_gpipe(p) && behind[0] > 0;
-    const double waited = waits ? std::max(0.0, round / under_way - longest) : 0;
+    const double waited = waits ? std::max(0.0, rounds / warm_up(p, s) - longest) : 0;
     most = std::max(most, form_of_stage(p, s).seconds(own) + (p.micro_batches - under_way) * waited);
     before += own.all() / chunks;
   }

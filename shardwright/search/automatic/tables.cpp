@@ -333,7 +333,7 @@ std::optional<Pieces> Tables::of_stage(const Constraints& s) {
     if (shares_links(s))
       f.contended = {(*own)[k].transfers[Phase::forward], (*own)[k].transfers[Phase::backward]};
     f.update = with.update, f.parameters = with.parameters, f.states = with.states, f.sums = with.sums;
-    f.least_gradients = with.least_gradients;
+    f.least_gradients = with.least_gradients, f.returned = with.returned;
     if (level_of(s) >= 2) f.passing = f.working + with.moving;
     // What is shared is gathered and reduced piece by piece; the gradients of one piece come all at once.
     f.gradients = level_of(s) >= 2 ? sharded(without, level_of(s), replicas_of(s)).gradients : with.gradients;
