@@ -112,6 +112,7 @@ class Search {
         break;
     }
     if (!open_.empty() && trials_.does_fit()) prospects_.forecast_other_degrees(*forecasts_, count_);
+    keep_open();
     prospects_.try_later(later_, *forecasts_);
     bound_ = std::min(bound_, later_.bound());
     if (!trials_.does_fit() && std::isinf(worth_)) {
@@ -200,8 +201,8 @@ class Search {
       if (forecasts_->is_needless(look.structure))
         return void(bound_ = std::min(bound_, record_.needless(next.number, next.seconds)));
       if (next.bounds <= bounds_->count(look.structure)) return bound(next);
-      const bool is_cut = !request_.constraints.schedule && schedule_of(look.structure).splits_backward;
-      return is_cut ? later_.keep(next.number, next.seconds) : forecast(next.number, next.seconds);
+      return is_for_later(look.structure, request_.constraints) ? later_.keep(next.number, next.seconds)
+                                                                : forecast(next.number, next.seconds);
     }
     if (next.known == Known::forecast) bound_ = std::min(bound_, next.seconds);
     Candidate& c = prospects_[next.number];
@@ -218,6 +219,14 @@ class Search {
     else if (!is_like_one_that_fits(c, prospects_.all()) &&
              (!c.is_close || ++close_trials_ <= most_close_trials))
       try_one(next.number);
+  }
+
+  /// Where others have taken all trials before it was the turn of those for later.
+  void keep_open() {
+    for (auto rest = open_; !rest.empty() && rest.top().seconds <= others_.seconds_to_beat(); rest.pop())
+      if (const Open& o = rest.top();
+          o.known == Known::bound && is_for_later(record_[o.number].structure, request_.constraints))
+        later_.keep(o.number, o.seconds);
   }
 
   /// What surely does not fit goes no further.
@@ -322,7 +331,8 @@ class Search {
     if (request_.constraints.schedule || std::isfinite(worth_)) return none;
     std::vector<std::pair<double, Constraints>> all;
     for (std::size_t i = 0; i < count_; ++i)
-      if (std::optional<Constraints> s = with_most_chunks(record_[i].structure))
+      if (std::optional<Constraints> s =
+              with_most_chunks(record_[i].structure, tables_.row(record_[i].structure).size()))
         if (const auto seconds =
                 is_late() ? bounds_->known_seconds(*s) : bounds_->seconds(*s, bounds_->count(*s) - 1);
             seconds && *seconds < trials_.seconds())
@@ -338,16 +348,6 @@ class Search {
       out = std::min(out, seconds);
     }
     return out;
-  }
-
-  /// Nothing where all numbers of chunks are among the structures.
-  std::optional<Constraints> with_most_chunks(Constraints s) const {
-    const ScheduleDef& def = def_of(schedule_of(s));
-    if (def.near.empty() || schedule_of(s).chunks != def.searched.back()) return std::nullopt;
-    const int most = std::min(def.near.back(), tables_.row(s).size() / stages_of(s));
-    if (most <= def.searched.back()) return std::nullopt;
-    s.schedule = schedule_of(def, most);
-    return s;
   }
 
   Looked looked() const {

@@ -13,13 +13,38 @@ namespace {
 /// So many become forecasts; of more is known what they take whatever the order of their tasks, and of still more what their
 /// passes take.
 constexpr std::size_t most_forecast = 64, most_forecast_of_small = 256, most_kept = 4000;
-/// And of each schedule so many degrees and micro-batches that none of these has with it: bounds see little of what ranks
-/// send each other, and of some schedules less than of others.
-constexpr int most_others_of_schedule = 10;
+/// And of each schedule so many degrees and micro-batches that none of these has with it, and that fit, of not many more: bounds see
+/// little of what ranks send each other, and of some schedules less than of others.
+constexpr int most_others_of_schedule = 10, most_looked_at = 20;
 
 using Kind = std::tuple<Degrees, std::optional<int>, Schedule>;
 
 Kind kind_of(const Constraints& s) { return {s.degrees, s.micro_batches, schedule_of(s)}; }
+
+/// Which are forecast, as they come: the first ones, and behind these the first of other degrees and micro-batches.
+class Chosen {
+ public:
+  explicit Chosen(std::size_t first) : first_(first) {}
+
+  bool has(const Constraints& s) {
+    const bool is_new = seen_.insert(kind_of(s)).second;
+    if (count_++ < first_) return true;
+    if (!is_new) return false;
+    Others& own = others_[schedule_of(s)];
+    return own.fit < most_others_of_schedule && own.all++ < most_looked_at;
+  }
+  void fits(const Constraints& s) {
+    if (count_ > first_) ++others_[schedule_of(s)].fit;
+  }
+
+ private:
+  struct Others {
+    int all = 0, fit = 0;
+  };
+  std::size_t first_, count_ = 0;
+  std::set<Kind> seen_;
+  std::map<Schedule, Others> others_;
+};
 
 }  // namespace
 
@@ -43,34 +68,21 @@ std::vector<Later::Kept> Later::likely(Candidates& forecasts, const Record& reco
       drop(kept);
   }
   std::ranges::stable_sort(out, {}, &Kept::bound);
-  bring_forward_others(out, record, want);
   return out;
-}
-
-void Later::bring_forward_others(std::vector<Kept>& all, const Record& record, const Want& want) {
-  const std::size_t most = want.is_of_large ? most_forecast : most_forecast_of_small;
-  std::set<Kind> seen;
-  std::map<Schedule, int> others;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const Constraints& s = record[all[i].number].structure;
-    const bool is_new = seen.insert(kind_of(s)).second;
-    all[i].is_passed_over = i >= most && (!is_new || ++others[schedule_of(s)] > most_others_of_schedule);
-  }
-  std::ranges::stable_sort(all, {}, &Kept::is_passed_over);
 }
 
 std::vector<Candidate> Later::candidates(Candidates& forecasts, Record& record, const Want& want) {
   std::vector<Candidate> out;
   const std::vector<Kept> all = likely(forecasts, record, want);
-  const auto most = std::ranges::count(all, false, &Kept::is_passed_over);
-  std::ptrdiff_t count = 0;
+  Chosen chosen(want.is_of_large ? most_forecast : most_forecast_of_small);
   for (const Kept& kept : all) {
     if (forecasts.is_needless(record[kept.number].structure)) {
       if (copies_activations(record[kept.number].structure)) drop(kept);
       continue;  // it stays open, for neighbours
     }
     std::optional<Candidate> c;
-    if (count++ < most && !want.is_late()) c = forecasts.forecast(record[kept.number].structure);
+    if (chosen.has(record[kept.number].structure) && !want.is_late())
+      c = forecasts.forecast(record[kept.number].structure);
     if (!c) {
       drop(kept);
       continue;
@@ -79,7 +91,9 @@ std::vector<Candidate> Later::candidates(Candidates& forecasts, Record& record, 
     c->least_seconds =
         std::max(kept.bound, sureness_of(c->structure, want.is_of_large) * c->forecast.hopeful_seconds);
     record.forecast(kept.number, *c, c->least_seconds);
-    if (c->forecast.fits) out.push_back(*std::move(c));
+    if (!c->forecast.fits) continue;
+    chosen.fits(c->structure);
+    out.push_back(*std::move(c));
   }
   std::ranges::stable_sort(out, {}, [](const Candidate& c) { return c.forecast.seconds; });
   // Of one micro-batch several schedules are the same, and of no layers whatever computes them again.

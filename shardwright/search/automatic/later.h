@@ -31,16 +31,17 @@ class Later {
   struct Kept {
     std::size_t number = 0;
     double bound = 0;
-    bool is_passed_over = false;  // as many others are forecast
   };
   std::vector<Kept> likely(Candidates& forecasts, const Record& record, const Want& want);
-  /// Behind those that are forecast for their bounds come the first of other degrees, micro-batches and schedules.
-  void bring_forward_others(std::vector<Kept>& all, const Record& record, const Want& want);
   void drop(const Kept& kept) { bound_ = std::min(bound_, kept.bound); }
 
   std::vector<Kept> all_;
   double bound_ = std::numeric_limits<double>::infinity();
 };
+
+inline bool is_for_later(const Constraints& s, const Constraints& fixed) {
+  return !fixed.schedule && schedule_of(s).splits_backward;
+}
 
 /// No step of `s` is shorter than so much of its forecast. Of cut backwards the last sums of each half are waited for by some, and
 /// where starting kernels takes most, pieces start more than programs.

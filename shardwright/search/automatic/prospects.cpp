@@ -116,7 +116,7 @@ void Prospects::forecast_other_degrees(Candidates& forecasts, std::size_t struct
     const Constraints& s = look.structure;
     if (look.by != KnownBy::bound) seen.insert(s.degrees);
     if (look.fate == Fate::open && look.by == KnownBy::bound && may_be_best(look.least_seconds) &&
-        (of_.request.constraints.schedule || !schedule_of(s).splits_backward))
+        !is_for_later(s, of_.request.constraints))
       open[s.degrees].push_back(i);
   }
   for (auto& [degrees, numbers] : open)

@@ -346,4 +346,13 @@ std::string conflict_text(const PlanRequest& request, const OpenStep& step) {
   return text;
 }
 
+std::optional<Constraints> with_most_chunks(Constraints s, int pieces) {
+  const ScheduleDef& def = def_of(schedule_of(s));
+  if (def.near.empty() || schedule_of(s).chunks != def.searched.back()) return std::nullopt;
+  const int most = std::min(def.near.back(), pieces / stages_of(s));
+  if (most <= def.searched.back()) return std::nullopt;
+  s.schedule = schedule_of(def, most);
+  return s;
+}
+
 }  // namespace shardwright::automatic

@@ -76,4 +76,8 @@ std::string conflict_text(const PlanRequest& request, const OpenStep& step);
 /// Behind that, where the loss depends on micro-batches.
 std::string kept_batch_text(int micro_batches);
 
+/// With as many chunks of a device as a schedule is tried with where it is near the best, of a network of `pieces`; nothing where all
+/// numbers of chunks are among the structures.
+std::optional<Constraints> with_most_chunks(Constraints s, int pieces);
+
 }  // namespace shardwright::automatic
