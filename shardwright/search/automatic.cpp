@@ -111,8 +111,10 @@ class Search {
           trials_.attempts() >= most_attempts)
         break;
     }
-    if (!open_.empty() && trials_.does_fit()) prospects_.forecast_other_degrees(*forecasts_, count_);
-    keep_open();
+    if (!open_.empty() && trials_.does_fit()) {
+      prospects_.forecast_other_degrees(*forecasts_, count_);
+      prospects_.keep_open(later_, *forecasts_, count_);
+    }
     prospects_.try_later(later_, *forecasts_);
     bound_ = std::min(bound_, later_.bound());
     if (!trials_.does_fit() && std::isinf(worth_)) {
@@ -219,14 +221,6 @@ class Search {
     else if (!is_like_one_that_fits(c, prospects_.all()) &&
              (!c.is_close || ++close_trials_ <= most_close_trials))
       try_one(next.number);
-  }
-
-  /// Where others have taken all trials before it was the turn of those for later.
-  void keep_open() {
-    for (auto rest = open_; !rest.empty() && rest.top().seconds <= others_.seconds_to_beat(); rest.pop())
-      if (const Open& o = rest.top();
-          o.known == Known::bound && is_for_later(record_[o.number].structure, request_.constraints))
-        later_.keep(o.number, o.seconds);
   }
 
   /// What surely does not fit goes no further.

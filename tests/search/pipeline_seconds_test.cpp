@@ -14,7 +14,7 @@ namespace {
 
 /// The step by events: every task in its device's order, after what it reads, which takes its crossing from another device.
 double by_events(const Pipelining& p, const std::vector<Pass>& stages,
-                 const std::vector<double>& crossings = {}) {
+                 const std::vector<Crossing>& crossings = {}) {
   using Key = std::tuple<Phase, int, int>;  // phase, micro-batch, part
   std::map<Key, double> end;
   std::vector<std::vector<Task>> tasks;
@@ -36,7 +36,7 @@ double by_events(const Pipelining& p, const std::vector<Pass>& stages,
           const auto it = end.find({task.phase, task.micro_batch, before});
           if (it == end.end()) break;
           const auto sender = static_cast<std::size_t>(std::min(part, before));
-          begin = std::max(begin, it->second + (crossings.empty() ? 0 : crossings[sender]));
+          begin = std::max(begin, it->second + (crossings.empty() ? 0 : crossings[sender].seconds()));
         }
         const double own = is_forward ? stages[i].forward : stages[i].backward;
         free[i] = begin + own / p.schedule.chunks;
@@ -111,7 +111,7 @@ TEST(PipelineSeconds, grows_with_every_micro_batch_where_crossings_are_long) {
     const Pipelining p{Schedule::one_forward_one_backward(), stages, 32};
     const std::vector<Pass> passes(static_cast<std::size_t>(stages), {1, 2});
     for (double crossing : {0.03, 0.1, 0.5}) {
-      const std::vector<double> crossings(static_cast<std::size_t>(p.parts() - 1), crossing);
+      const std::vector<Crossing> crossings(static_cast<std::size_t>(p.parts() - 1), {.moving = crossing});
       const double events = by_events(p, passes, crossings);
       EXPECT_NEAR(pipeline_seconds(p, passes, crossings), events, (crossing < 0.2 ? 0.03 : 0.07) * events)
           << stages << " stages, crossing " << crossing;
@@ -131,7 +131,7 @@ TEST(PipelineSeconds, have_a_least_that_no_crossing_undercuts) {
         const double forward = 1 + 0.2 * random.uniform(drawn++);
         stages.push_back({forward, 2 * forward});
       }
-      const std::vector<double> crossings(static_cast<std::size_t>(p.parts() - 1), crossing);
+      const std::vector<Crossing> crossings(static_cast<std::size_t>(p.parts() - 1), {.moving = crossing});
       EXPECT_LE(sure_pipeline_seconds(p, stages, crossings), by_events(p, stages, crossings) * (1 + 1e-9))
           << name_of(p.schedule) << " " << p.stages << " stages, " << p.micro_batches
           << " micro-batches, crossing " << crossing;
@@ -144,8 +144,9 @@ TEST(PipelineSeconds, waits_for_what_leaves_a_node_alone) {
     const Pipelining p{Schedule::one_forward_one_backward(), stages, 64};
     const std::vector<Pass> passes(static_cast<std::size_t>(stages), {1, 2});
     for (double slow : {0.5, 3.0}) {
-      std::vector<double> crossings;
-      for (int part = 0; part + 1 < p.parts(); ++part) crossings.push_back(part % 2 == 1 ? slow : 0.001);
+      std::vector<Crossing> crossings;
+      for (int part = 0; part + 1 < p.parts(); ++part)
+        crossings.push_back({.moving = part % 2 == 1 ? slow : 0.001});
       const double events = by_events(p, passes, crossings);
       EXPECT_NEAR(pipeline_seconds(p, passes, crossings), events, (slow < 1 ? 0.1 : 0.2) * events)
           << stages << " stages, crossing " << slow;

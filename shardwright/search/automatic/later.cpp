@@ -16,6 +16,8 @@ constexpr std::size_t most_forecast = 64, most_forecast_of_small = 256, most_kep
 /// And of each schedule so many degrees and micro-batches that none of these has with it, and that fit, of not many more: bounds see
 /// little of what ranks send each other, and of some schedules less than of others.
 constexpr int most_others_of_schedule = 10, most_looked_at = 20;
+/// Of the same degrees and micro-batches, until one fits.
+constexpr int most_of_kind = 2;
 
 using Kind = std::tuple<Degrees, std::optional<int>, Schedule>;
 
@@ -27,28 +29,33 @@ class Chosen {
   explicit Chosen(std::size_t first) : first_(first) {}
 
   bool has(const Constraints& s) {
-    const bool is_new = seen_.insert(kind_of(s)).second;
+    const Kind kind = kind_of(s);
     if (count_++ < first_) return true;
-    if (!is_new) return false;
     Others& own = others_[schedule_of(s)];
-    return own.fit < most_others_of_schedule && own.all++ < most_looked_at;
+    int& looks = looks_[kind];
+    const bool is_full = own.fit == most_others_of_schedule || (looks == 0 && own.kinds == most_looked_at);
+    if (is_full || fit_.contains(kind) || looks == most_of_kind) return false;
+    if (looks++ == 0) ++own.kinds;
+    return true;
   }
   void fits(const Constraints& s) {
-    if (count_ > first_) ++others_[schedule_of(s)].fit;
+    if (fit_.insert(kind_of(s)).second && count_ > first_) ++others_[schedule_of(s)].fit;
   }
 
  private:
   struct Others {
-    int all = 0, fit = 0;
+    int kinds = 0, fit = 0;
   };
   std::size_t first_, count_ = 0;
-  std::set<Kind> seen_;
+  std::set<Kind> fit_;
+  std::map<Kind, int> looks_;  // behind the first ones
   std::map<Schedule, Others> others_;
 };
 
 }  // namespace
 
 void Later::keep(std::size_t number, double bound) {
+  numbers_.insert(number);
   if (all_.size() < most_kept)
     all_.push_back({number, bound});
   else

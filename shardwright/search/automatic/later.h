@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <set>
 #include <vector>
 
 #include "shardwright/search/automatic/candidates.h"
@@ -17,6 +18,7 @@ class Later {
  public:
   /// A structure, of which no step is shorter than `bound`.
   void keep(std::size_t number, double bound);
+  bool has(std::size_t number) const { return numbers_.contains(number); }
   struct Want {
     double worth = 0;          // seconds that they may take
     bool is_of_large = false;  // networks, of which programs join few transfers of pieces
@@ -36,6 +38,7 @@ class Later {
   void drop(const Kept& kept) { bound_ = std::min(bound_, kept.bound); }
 
   std::vector<Kept> all_;
+  std::set<std::size_t> numbers_;  // all that came
   double bound_ = std::numeric_limits<double>::infinity();
 };
 

@@ -25,7 +25,7 @@ double shared_seconds(const Pipelining& p, const Pass& all) {
 
 /// Of so many micro-batches.
 double played_seconds(Pipelining p, int micro_batches, const std::vector<Pass>& parts,
-                      const std::vector<double>& crossings) {
+                      const std::vector<Crossing>& crossings) {
   p.micro_batches = micro_batches;
   return seconds_of_tasks(p, parts, crossings);
 }
@@ -38,7 +38,7 @@ int few_of(const Pipelining& p) {
 
 /// The tasks of few micro-batches, and as much for each more of them as for the last ones.
 double played_seconds(const Pipelining& p, const std::vector<Pass>& parts,
-                      const std::vector<double>& crossings) {
+                      const std::vector<Crossing>& crossings) {
   const int few = few_of(p), round = p.stages;
   const double out = played_seconds(p, few, parts, crossings);
   if (few == p.micro_batches) return out;
@@ -74,7 +74,7 @@ namespace {
 
 /// By the form.
 double form_seconds(const Pipelining& p, const std::vector<Pass>& stages,
-                    const std::vector<double>& crossings) {
+                    const std::vector<Crossing>& crossings) {
   Pass all;
   double longest = 0, before = 0;  // of a chunk
   for (const Pass& own : stages) {
@@ -84,7 +84,7 @@ double form_seconds(const Pipelining& p, const std::vector<Pass>& stages,
   // Of all parts from one on, one way.
   std::vector<double> behind(at(p.parts()) + 1, 0);
   for (int part = p.parts() - 2; part >= 0 && !crossings.empty(); --part)
-    behind[at(part)] = behind[at(part) + 1] + crossings[at(part)];
+    behind[at(part)] = behind[at(part) + 1] + crossings[at(part)].seconds();
   const int chunks = p.schedule.chunks;
   double most = 0;
   for (int s = 0; s < p.stages; ++s) {
@@ -106,13 +106,13 @@ double form_seconds(const Pipelining& p, const std::vector<Pass>& stages,
 }  // namespace
 
 double pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages,
-                        const std::vector<double>& crossings) {
+                        const std::vector<Crossing>& crossings) {
   if (!has_form(p)) return played_seconds(p, even_parts(p, stages), crossings);
   return form_seconds(p, stages, crossings);
 }
 
 double pipeline_seconds_of_parts(const Pipelining& p, const std::vector<Pass>& parts,
-                                 const std::vector<double>& crossings) {
+                                 const std::vector<Crossing>& crossings) {
   if (p.stages > 1 && (!has_form(p) || are_few(p))) return played_seconds(p, parts, crossings);
   std::vector<Pass> stages(at(p.stages));
   for (int part = 0; part < p.parts(); ++part) stages[at(p.stage_of(part))] += parts[at(part)];
@@ -120,7 +120,7 @@ double pipeline_seconds_of_parts(const Pipelining& p, const std::vector<Pass>& p
 }
 
 double sure_pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages,
-                             const std::vector<double>& crossings) {
+                             const std::vector<Crossing>& crossings) {
   if (has_form(p)) return form_seconds(p, stages, crossings);
   double most = 0, before = 0;  // of the first micro-batch, in the stages in front
   for (int s = 0; s < p.stages; ++s) {

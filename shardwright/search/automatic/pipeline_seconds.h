@@ -7,7 +7,7 @@
 //   T >= sum of all f + (sum of the others' b + b) / V + M t - (W f + b) / V
 //
 // for each device, and the largest of these is what simulations of equal and unequal stages take. With GPipe all forwards come
-// first, so that none of them is behind: W = 1. Other schedules have no such form: their tasks are played (plan/played_tasks.h),
+// first, so that none of them is behind: W = 1. Other schedules have no such form: their tasks are played (tasks_in_time.h),
 // and no more than M t of a device is sure.
 #pragma once
 
@@ -28,6 +28,14 @@ struct Pass {
   }
 };
 
+/// What a part sends the next of a micro-batch, and is sent back.
+struct Crossing {
+  double starting = 0,
+         moving = 0;  // seconds; what else crosses at the same time has a share of those in which it moves
+  int level = 0;      // of the links that it is on
+  double seconds() const { return starting + moving; }
+};
+
 /// Of T what depends on a device's own passes alone: so many of each. Grows with both.
 struct StageForm {
   double forwards = 0, backwards = 0;
@@ -35,19 +43,18 @@ struct StageForm {
 };
 StageForm form_of_stage(const Pipelining& p, int stage);
 
-/// T. `stages`: of the devices of each; `crossings`: seconds of what of a micro-batch a part sends the next, by the part that
-/// sends; all zero if it is empty. Where they are long, they delay every micro-batch: no more of them are under way than the
-/// schedule has begun.
+/// T. `stages`: of the devices of each; `crossings`: by the part that sends; all zero if it is empty. Where they are long, they
+/// delay every micro-batch: no more of them are under way than the schedule has begun.
 double pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages,
-                        const std::vector<double>& crossings = {});
+                        const std::vector<Crossing>& crossings = {});
 
 /// T where the parts of a device take unlike long: `parts`, by part.
 double pipeline_seconds_of_parts(const Pipelining& p, const std::vector<Pass>& parts,
-                                 const std::vector<double>& crossings);
+                                 const std::vector<Crossing>& crossings);
 
 /// What T is at least, however a backward is cut in two: of schedules with the form T itself.
 double sure_pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages,
-                             const std::vector<double>& crossings = {});
+                             const std::vector<Crossing>& crossings = {});
 
 /// T of `all` passes, cut into stages as is best.
 double least_pipeline_seconds(const Pipelining& p, const Pass& all);

@@ -143,6 +143,23 @@ void Prospects::forecast_some(Candidates& forecasts, std::vector<std::size_t> nu
   for (const auto& [seconds, i] : sure) add_forecast(i, of_.record[i].least_seconds, forecasts);
 }
 
+void Prospects::keep_open(Later& later, Candidates& forecasts, std::size_t structures) {
+  constexpr std::size_t most = 2000;
+  std::vector<std::size_t> open;
+  for (std::size_t i = 0; i < structures; ++i) {
+    const Tried& look = of_.record[i];
+    const bool is_open = look.fate == Fate::open && look.by == KnownBy::bound && !later.has(i);
+    if (is_open && is_for_later(look.structure, of_.request.constraints) && may_be_best(look.least_seconds))
+      open.push_back(i);
+  }
+  std::ranges::stable_sort(open, {}, [&](std::size_t i) { return of_.record[i].least_seconds; });
+  open.resize(std::min(open.size(), most));
+  for (std::size_t i : open) {
+    const auto least = is_late() ? std::nullopt : forecasts.at_least(of_.record[i].structure);
+    if (least && least->fits) later.keep(i, of_.record[i].least_seconds);
+  }
+}
+
 void Prospects::try_later(Later& later, Candidates& forecasts) {
   std::map<Schedule, int> trials;  // of each
   const int most_alike = by_size(most_later_of_tiny, most_later_of_small, most_later_of_schedule);

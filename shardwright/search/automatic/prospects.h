@@ -42,6 +42,8 @@ class Prospects {
   /// When a search ends before all that bounds leave open: a few of the degrees that it has not come to. Bounds know of tensor
   /// parallelism's transfers alone, so that on slow networks what waits for replicas comes first.
   void forecast_other_degrees(Candidates& forecasts, std::size_t structures);
+  /// And of those for later the first by their bounds that may fit.
+  void keep_open(Later& later, Candidates& forecasts, std::size_t structures);
   /// When all others have been tried.
   void try_later(Later& later, Candidates& forecasts);
   /// What may be faster than its forecast.

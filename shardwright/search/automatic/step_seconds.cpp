@@ -18,10 +18,11 @@ constexpr double least_waiting = 1.0 / 3;
 constexpr double least_late = 0.75;
 
 /// The first of the links that joins devices from `first` to before `end`.
-const LinkLevel& link_of(const Cluster& cluster, int first, int end) {
+int level_of_link(const Cluster& cluster, int first, int end) {
   const auto joins = [&](const LinkLevel& l) { return first / l.devices == (end - 1) / l.devices; };
   const auto link = std::ranges::find_if(cluster.links, joins);
-  return link == cluster.links.end() ? cluster.links.back() : *link;
+  const auto level = static_cast<int>(link - cluster.links.begin());
+  return std::min(level, static_cast<int>(cluster.links.size()) - 1);
 }
 
 }  // namespace
@@ -32,17 +33,20 @@ StepSeconds::StepSeconds(const Constraints& s, const ForecastOf& what, const std
   if (p_.stages == 1) return;
   for (double bytes : crossing_bytes(what, first)) {
     const int part = static_cast<int>(crossings_.size());
-    crossings_.push_back(crossing_seconds(bytes, p_.stage_of(part), p_.stage_of(part + 1)));
+    crossings_.push_back(crossing(bytes, p_.stage_of(part), p_.stage_of(part + 1)));
   }
 }
 
 /// Neighbours may share a node, or not.
-double StepSeconds::crossing_seconds(double bytes, int from, int to) const {
-  if (from == to) return 0;  // chunks of the same devices
+Crossing StepSeconds::crossing(double bytes, int from, int to) const {
+  if (from == to) return {};  // chunks of the same devices
   const int devices = stage_devices(s_);
-  const LinkLevel& l =
-      link_of(what_.cluster, std::min(from, to) * devices, (std::max(from, to) + 1) * devices);
-  return l.start_seconds + l.latency_seconds + bytes / (l.bytes_per_second * what_.cluster.link_efficiency);
+  const int level =
+      level_of_link(what_.cluster, std::min(from, to) * devices, (std::max(from, to) + 1) * devices);
+  const LinkLevel& l = what_.cluster.links[at(level)];
+  return {.starting = l.start_seconds + l.latency_seconds,
+          .moving = bytes / (l.bytes_per_second * what_.cluster.link_efficiency),
+          .level = level};
 }
 
 StepSeconds::Tied StepSeconds::tied(const std::vector<int>& first) const {
@@ -90,10 +94,10 @@ double StepSeconds::behind(const std::vector<Pass>& passes, double end, double w
   double out = 0, before = 0;
   for (int device = 0; device < p_.stages; ++device) {
     out = std::max(out, end - before + update_seconds(device, waiting));
-    if (device + 1 < p_.stages) before += passes[at(device)].backward + crossings_[at(device)];
+    if (device + 1 < p_.stages) before += passes[at(device)].backward + crossings_[at(device)].seconds();
   }
   if (tied_.bytes == 0) return out;
-  return std::max(out, end + crossing_seconds(tied_.gradient_bytes, tied_.device, 0) + tied_update());
+  return std::max(out, end + crossing(tied_.gradient_bytes, tied_.device, 0).seconds() + tied_update());
 }
 
 /// Of a device's parts the last one ends first; before the next one come the other micro-batches of its round.
@@ -123,8 +127,9 @@ double StepSeconds::tied_late(const std::vector<Pass>& passes) const {
   if (tied_.bytes == 0) return 0;
   double there = 0;
   for (int device = 0; device < tied_.device; ++device)
-    there += passes[at(device)].forward + crossings_[at(device)];
-  return std::max(0.0, crossing_seconds(tied_.bytes, 0, tied_.device) + crossings_.front() - there);
+    there += passes[at(device)].forward + crossings_[at(device)].seconds();
+  return std::max(0.0,
+                  crossing(tied_.bytes, 0, tied_.device).seconds() + crossings_.front().seconds() - there);
 }
 
 }  // namespace shardwright::automatic

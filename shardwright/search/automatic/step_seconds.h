@@ -185,7 +185,7 @@ class StepSeconds {
   double seconds(double waiting, bool contended) const;
   double behind(const std::vector<Pass>& passes, double end, double waiting_late) const;
   double update_seconds(int device, double waiting) const;
-  double crossing_seconds(double bytes, int from, int to) const;
+  Crossing crossing(double bytes, int from, int to) const;
   double tied_late(const std::vector<Pass>& passes) const;
   double tied_update() const;
 
@@ -193,7 +193,7 @@ class StepSeconds {
   const ForecastOf& what_;
   Pipelining p_;
   std::vector<StageSeconds> parts_;
-  std::vector<double> crossings_;  // by the part that sends, of a micro-batch
+  std::vector<Crossing> crossings_;  // by the part that sends
   Tied tied_;
 };
 

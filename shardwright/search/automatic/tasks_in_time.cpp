@@ -6,6 +6,7 @@
 #include <queue>
 #include <utility>
 
+#include "shardwright/base/error.h"
 #include "shardwright/base/index.h"
 #include "shardwright/plan/lanes.h"
 #include "shardwright/simulate/flows.h"
@@ -13,9 +14,15 @@
 namespace shardwright::automatic {
 namespace {
 
+int levels_of(const std::vector<Crossing>& crossings) {
+  int out = 1;
+  for (const Crossing& c : crossings) out = std::max(out, c.level + 1);
+  return out;
+}
+
 class TasksInTime {
  public:
-  TasksInTime(const Pipelining& p, const std::vector<Pass>& parts, const std::vector<double>& crossings)
+  TasksInTime(const Pipelining& p, const std::vector<Pass>& parts, const std::vector<Crossing>& crossings)
       : p_(p),
         parts_(parts),
         crossings_(crossings),
@@ -23,10 +30,11 @@ class TasksInTime {
         stages_(at(p.stages)),
         forwards_(at(p.parts() * p.micro_batches)),
         backwards_(forwards_),
-        flows_(p.stages, 1) {
+        flows_(p.stages, levels_of(crossings)) {
     for (int stage = 0; stage < p.stages; ++stage)
       stages_[at(stage)] = {.tasks = tasks_of(p, stage), .parts = p.parts_of(stage)};
-    for (double seconds : crossings) ways_.push_back({{.level = 0, .seconds = seconds}});
+    for (const Crossing& c : crossings)
+      ways_.push_back({{.level = -1, .seconds = c.starting}, {.level = c.level, .seconds = c.moving}});
   }
 
   double run() && {
@@ -44,6 +52,8 @@ class TasksInTime {
         end(stage);
       }
     }
+    for (const Stage& stage : stages_)
+      require(stage.next == stage.tasks.size(), "a pipeline's tasks wait for what never is there");
     return now_;
   }
 
@@ -103,7 +113,7 @@ class TasksInTime {
     Made& m = made(w);
     if (!m.is_made || !m.is_expected || m.is_there) return;
     const int taker = taker_of(w), way = std::min(taker, w.part);
-    if (crossings_.empty() || crossings_[at(way)] == 0) {
+    if (crossings_.empty() || crossings_[at(way)].seconds() == 0) {
       arrive(w);
       return;
     }
@@ -152,7 +162,7 @@ class TasksInTime {
 
   const Pipelining& p_;
   const std::vector<Pass>& parts_;
-  const std::vector<double>& crossings_;
+  const std::vector<Crossing>& crossings_;
   bool keeps_sends_;
   std::vector<Stage> stages_;
   std::vector<Made> forwards_, backwards_;  // by part and micro-batch
@@ -166,7 +176,7 @@ class TasksInTime {
 }  // namespace
 
 double seconds_of_tasks(const Pipelining& p, const std::vector<Pass>& parts,
-                        const std::vector<double>& crossings) {
+                        const std::vector<Crossing>& crossings) {
   return TasksInTime(p, parts, crossings).run();
 }
 
