@@ -18,6 +18,7 @@
 #include <cmath>
 #include <map>
 #include <random>
+#include <ranges>
 #include <set>
 
 #include "bench/harness/drawn_case.h"
@@ -228,15 +229,17 @@ class Grid {
   Outcome tell(const Table& table, const Plan& plan) const {
     require(best_.has_value(), "{} on {}: --set takes no structure", case_.model, case_.cluster.name);
     const Evaluation& best = best_->evaluation;
-    const double ratio = auto_.estimate.step_seconds() / best_->seconds();
+    const bool fits_any = auto_.fits() || best.fits();
+    const double ratio = fits_any ? auto_.estimate.step_seconds() / best_->seconds() : memory_ratio();
     const bool is_bound_broken =
         plan.lower_bound_seconds && fastest_ < *plan.lower_bound_seconds * (1 - 1e-6);
     std::string bound =
         plan.lower_bound_seconds ? fmt::format("{:.4g} s", *plan.lower_bound_seconds) : "none";
     if (is_bound_broken) bound += ", BROKEN";
-    const std::string compared = auto_.fits() == best.fits() ? fmt::format("{:.3f}", ratio)
-                                 : auto_.fits()              ? "only auto fits"
-                                                             : "AUTO DOES NOT FIT";
+    const std::string compared = !fits_any                     ? fmt::format("{:.3f} of memory", ratio)
+                                 : auto_.fits() == best.fits() ? fmt::format("{:.3f}", ratio)
+                                 : auto_.fits()                ? "only auto fits"
+                                                               : "AUTO DOES NOT FIT";
     table.row({asked_text(), case_.cluster.name, chosen_, text_of(auto_), structure_text(best_->structure),
                text_of(best), compared, fmt::format("{} of {}", made_.size(), seen_.size()), bound,
                time_text(plan.search_seconds)});
@@ -245,6 +248,13 @@ class Grid {
     if (effort_.tells_forecasts) tell_forecasts();
     std::fflush(stdout);
     return {.is_behind = is_behind, .is_bound_broken = is_bound_broken, .ratio = ratio};
+  }
+
+  /// Where nothing fits, what takes the least memory is wanted.
+  double memory_ratio() const {
+    const auto bytes_of = [](const Made& m) { return m.evaluation.estimate.arena_bytes; };
+    const auto least = std::ranges::min(made_ | std::views::transform(bytes_of));
+    return static_cast<double>(auto_.estimate.arena_bytes) / static_cast<double>(least);
   }
 
   std::string asked_text() const {
