@@ -71,13 +71,6 @@ class Play {
 
 }  // namespace
 
-double PlayedTasks::end() const {
-  double out = 0;
-  for (const auto& stage : times)
-    if (!stage.empty()) out = std::max(out, stage.back().end);
-  return out;
-}
-
 PlayedTasks played(const Pipelining& p, const std::vector<std::vector<Task>>& tasks,
                    const std::function<double(int part, Phase phase)>& seconds) {
   return Play(p, tasks, seconds).run();

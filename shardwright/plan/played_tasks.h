@@ -18,8 +18,6 @@ struct PlayedTasks {
   };
   std::vector<std::vector<Time>> times;                   // by stage and task
   std::optional<std::pair<int, std::size_t>> stuck = {};  // stage and task that wait for what never is over
-
-  double end() const;
 };
 
 /// `tasks` by stage, `seconds` of a task by its part and phase. What crosses to other stages is there at once. Cost: linear in tasks,

@@ -11,6 +11,9 @@
 namespace shardwright::automatic {
 namespace {
 
+/// Of which no more is known than bounds.
+bool is_left_open(const Tried& look) { return look.fate == Fate::open && look.by == KnownBy::bound; }
+
 /// So often the same structure is made lighter.
 constexpr int most_times_too_large = 4;
 
@@ -115,8 +118,7 @@ void Prospects::forecast_other_degrees(Candidates& forecasts, std::size_t struct
     const Tried& look = of_.record[i];
     const Constraints& s = look.structure;
     if (look.by != KnownBy::bound) seen.insert(s.degrees);
-    if (look.fate == Fate::open && look.by == KnownBy::bound && may_be_best(look.least_seconds) &&
-        !is_for_later(s, of_.request.constraints))
+    if (is_left_open(look) && may_be_best(look.least_seconds) && !is_for_later(s, of_.request.constraints))
       open[s.degrees].push_back(i);
   }
   for (auto& [degrees, numbers] : open)
@@ -148,8 +150,8 @@ void Prospects::keep_open(Later& later, Candidates& forecasts, std::size_t struc
   std::vector<std::size_t> open;
   for (std::size_t i = 0; i < structures; ++i) {
     const Tried& look = of_.record[i];
-    const bool is_open = look.fate == Fate::open && look.by == KnownBy::bound && !later.has(i);
-    if (is_open && is_for_later(look.structure, of_.request.constraints) && may_be_best(look.least_seconds))
+    if (is_left_open(look) && !later.has(i) && is_for_later(look.structure, of_.request.constraints) &&
+        may_be_best(look.least_seconds))
       open.push_back(i);
   }
   std::ranges::stable_sort(open, {}, [&](std::size_t i) { return of_.record[i].least_seconds; });
@@ -269,9 +271,10 @@ void Prospects::forecast_neighbours(const Constraints& best, Candidates& forecas
   add_other_chunks(best, forecasts);
   for (std::size_t i = 0; i < structures && !is_late(); ++i) {
     const Tried& look = of_.record[i];
-    const bool is_spared = look.fate == Fate::needless && copies_activations(look.structure);
-    const bool is_open = (look.fate == Fate::open || is_spared) && look.by == KnownBy::bound;
-    if (is_open && look.least_seconds <= of_.trials.seconds() && are_neighbours(best, look.structure))
+    const bool is_spared =
+        look.fate == Fate::needless && look.by == KnownBy::bound && copies_activations(look.structure);
+    if ((is_left_open(look) || is_spared) && look.least_seconds <= of_.trials.seconds() &&
+        are_neighbours(best, look.structure))
       add_forecast(i, look.least_seconds, forecasts);
   }
 }
