@@ -44,7 +44,10 @@ BucketLimit parsed_indices(std::string_view text) {
 
 }  // namespace
 
-double full_at(int k) { return std::min(10.0, 0.5 * std::pow(4.0, std::min(k, 10))); }
+double full_at(int k) {
+  constexpr std::array<double, 4> growing = {0.5, 2, 8, 10};
+  return growing[std::min<std::size_t>(static_cast<std::size_t>(k), growing.size() - 1)];
+}
 
 std::int64_t most_bucket_bytes(std::int64_t memory_bytes) {
   constexpr std::int64_t buckets_of_memory = 32;

@@ -214,12 +214,13 @@ class BestOf {
     constexpr std::size_t most = 512;  // of 70B's many thousands it takes seconds to look at all
     const std::span<const Tried* const> all = structures;
     std::vector<std::pair<double, Offload>> out = promises_of(whole, all.first(std::min(most, all.size())));
-    const auto is_worthwhile = [&](const auto& p) {
-      return p.first < (whole.fits ? worthwhile * whole.seconds : unknown);
-    };
+    const auto is_worthwhile = [&](const auto& p) { return p.first < worth_of(whole); };
     if (all.size() > most && std::ranges::none_of(out, is_worthwhile)) out = promises_of(whole, all);
     return out;
   }
+
+  /// What takes as long is not worth a program.
+  static double worth_of(const Found& whole) { return whole.fits ? worthwhile * whole.seconds : unknown; }
 
   /// Of what `structures` promise, the most promising first.
   std::vector<std::pair<double, Offload>> promises_of(const Found& whole,
@@ -230,7 +231,7 @@ class BestOf {
     for (Offload offload : offloads()) {
       if (!has_states) offload.optimizer = 0;
       if (!leaves_too_much(whole, offload) && seen.insert(offload).second)
-        out.emplace_back(is_late() ? unknown : promise_of(offload, structures), offload);
+        out.emplace_back(is_late() ? unknown : promise_of(whole, offload, structures), offload);
     }
     std::ranges::stable_sort(out, {}, &std::pair<double, Offload>::first);
     return out;
@@ -241,25 +242,25 @@ class BestOf {
     std::vector<const Tried*> out;
     for (const Tried& t : whole.tried)
       if (t.words.empty() && (t.fate == Fate::misfit || is_priced(t)) &&
-          (!whole.fits ||
-           (t.by == KnownBy::program ? t.seconds : t.least_seconds) < worthwhile * whole.seconds))
+          (t.by == KnownBy::program ? t.seconds : t.least_seconds) < worth_of(whole))
         out.push_back(&t);
     std::ranges::stable_sort(out, {}, &Tried::least_seconds);
     return out;
   }
 
-  /// Seconds of a step of the fastest of them, as much more than forecasts as programs of their kind were seen to take; unknown if none fits.
-  double promise_of(const Offload& offload, std::span<const Tried* const> structures) {
+  /// Seconds of a step of the fastest of them, as much more than forecasts as programs of their kind were seen to take; what
+  /// is not worth a program if none that fits takes less.
+  double promise_of(const Found& whole, const Offload& offload, std::span<const Tried* const> structures) {
     Bounds bounds(tables_, 1);  // which no forecast asks
     Candidates forecasts(tables_, bounds, *request_.cluster, static_cast<std::int64_t>(cap_),
                          usable_host_bytes(*request_.cluster));
-    double out = unknown;
+    double out = worth_of(whole);
     for (const Tried* t : structures) {
       if (t->least_seconds >= out || is_late()) break;
       Constraints s = t->structure;
       const double miss = misses_.of(s).seconds;
       s.offload = offload;
-      if (const auto c = forecasts.forecast(s); c && c->forecast.fits)
+      if (const auto c = forecasts.forecast(s, 1, out / miss); c && c->forecast.fits)
         out = std::min(out, miss * c->forecast.seconds);
     }
     return out;

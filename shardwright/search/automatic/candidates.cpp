@@ -57,15 +57,16 @@ std::optional<Candidates::AtLeast> Candidates::at_least(const Constraints& s) {
     for (std::size_t k = 0; pieces && k < pieces->size(); ++k)
       if (contexts_of(s) == 1)  // else they are as they are
         (*pieces)[k] = sharded((*pieces)[k], level_of(s), replicas_of(s));
-  const Candidate c = within(s, {*std::move(least), std::move(again), rooms_of(s)}, spare * cap_, true);
+  const Candidate c =
+      within(s, {*std::move(least), std::move(again), rooms_of(s)}, spare * cap_, {.only_least = true});
   // Of several chunks a device's memory is not known while stages are cut: others may be a little faster.
   constexpr double of_chunks = 0.985;
   return AtLeast{(schedule_of(s).chunks > 1 ? of_chunks : 1) * c.forecast.least_seconds, c.forecast.bytes,
                  c.forecast.fits};
 }
 
-std::optional<Candidate> Candidates::forecast(const Constraints& s, double miss) {
-  std::optional<Candidate> out = made(s, {cap_ / miss, spare * cap_ / miss});
+std::optional<Candidate> Candidates::forecast(const Constraints& s, double miss, double worth) {
+  std::optional<Candidate> out = made(s, {cap_ / miss, spare * cap_ / miss}, {.worth = worth});
   if (!out) return out;
   ++forecasts_;
   if (out->forecast.fits && spare * out->forecast.bytes <= cap_) fit_.insert(s);
@@ -74,7 +75,7 @@ std::optional<Candidate> Candidates::forecast(const Constraints& s, double miss)
 }
 
 std::optional<double> Candidates::sure_seconds(const Constraints& s) {
-  const std::optional<Candidate> out = made(s, {spare * cap_}, true);
+  const std::optional<Candidate> out = made(s, {spare * cap_}, {.only_least = true});
   return out ? std::optional(out->forecast.least_seconds) : std::nullopt;
 }
 
@@ -118,14 +119,15 @@ std::optional<Candidates::Sets> Candidates::sets_of(const Constraints& s, bool i
 
 /// Within the first of `caps` that it fits into; close if that is not the first.
 std::optional<Candidate> Candidates::made(const Constraints& s, const std::vector<double>& caps,
-                                          bool only_least) {
-  const bool is_split = schedule_of(s).splits_backward && stages_of(s) > 1 && !only_least;
+                                          Asked asked) {
+  const bool is_split = schedule_of(s).splits_backward && stages_of(s) > 1 && !asked.only_least;
   const std::optional<Sets> sets = sets_of(s, is_split);
   if (!sets) return std::nullopt;
   std::optional<Candidate> out;
   for (double cap : caps) {
     const bool is_close = out.has_value();
-    out = within(s, *sets, cap, only_least);
+    asked.must_fit = cap != caps.back();
+    out = within(s, *sets, cap, asked);
     out->is_close = is_close;
     if (out->forecast.fits) break;
   }
@@ -156,7 +158,7 @@ std::optional<Pieces> Candidates::again(
   return out;
 }
 
-Candidate Candidates::within(const Constraints& s, const Sets& sets, double bytes, bool only_least) {
+Candidate Candidates::within(const Constraints& s, const Sets& sets, double bytes, const Asked& asked) {
   const Row& row = tables_.row(s);
   const auto& [pieces, again, stages] = sets;
   if (s.offload && s.offload->is_on()) {
@@ -167,12 +169,22 @@ Candidate Candidates::within(const Constraints& s, const Sets& sets, double byte
       return some;
     };
     const Sets hosted{of_host(pieces), again ? std::optional(of_host(*again)) : again, {}};
-    Candidate out = within(on_devices, hosted, bytes, only_least);
+    Candidate out = within(on_devices, hosted, bytes, asked);
     out.structure = s;
     return out;
   }
-  Candidate out{s, forecast_of(s, {row, pieces, again ? &*again : nullptr, tables_.slots(pipelining_of(s)),
-                                   cluster_, tables_.framework(), bytes, only_least, host_cap_, stages})};
+  Candidate out{s, forecast_of(s, {.row = row,
+                                   .figures = pieces,
+                                   .again = again ? &*again : nullptr,
+                                   .slots = tables_.slots(pipelining_of(s)),
+                                   .cluster = cluster_,
+                                   .framework = tables_.framework(),
+                                   .cap_bytes = bytes,
+                                   .only_least = asked.only_least,
+                                   .host_cap_bytes = host_cap_,
+                                   .stages = stages,
+                                   .must_fit = asked.must_fit,
+                                   .worth_seconds = asked.worth})};
   for (std::size_t part = 0; part < out.forecast.first.size(); ++part)
     for (int i = 0; i < out.forecast.again[part]; ++i)
       out.layers_again += row.is_layer(row.kinds[static_cast<std::size_t>(out.forecast.first[part] + i)]);

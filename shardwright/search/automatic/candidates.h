@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -70,12 +71,13 @@ class Candidates {
   /// Nothing of what cannot be split.
   std::optional<AtLeast> at_least(const Constraints& s);
   /// The forecast of `s`, which may not fit; nothing of what cannot be split. `miss`: programs of its kind hold so many times
-  /// what was forecast.
-  std::optional<Candidate> forecast(const Constraints& s, double miss = 1);
+  /// what was forecast. Of what surely takes `worth` seconds, that is all that is known of its time.
+  std::optional<Candidate> forecast(const Constraints& s, double miss = 1,
+                                    double worth = std::numeric_limits<double>::infinity());
   /// No step of `s` is shorter, whatever the order of its tasks; nothing of what cannot be split.
   std::optional<double> sure_seconds(const Constraints& s);
   /// With all layers computed again that may be.
-  std::optional<Candidate> lightest(const Constraints& s) { return made(s, {0}); }
+  std::optional<Candidate> lightest(const Constraints& s) { return made(s, {0}, Asked{}); }
 
   /// The same fits with less computed again, which takes no longer.
   bool is_needless(const Constraints& s) const;
@@ -86,8 +88,12 @@ class Candidates {
  private:
   std::optional<Pieces> again(const Constraints& s, const Pieces& kept,
                               const std::function<std::optional<Pieces>(const Constraints&)>& pieces_of);
-  std::optional<Candidate> made(const Constraints& s, const std::vector<double>& caps,
-                                bool only_least = false);
+  /// What of a forecast is wanted; as ForecastOf has it.
+  struct Asked {
+    bool only_least = false, must_fit = false;
+    double worth = std::numeric_limits<double>::infinity();
+  };
+  std::optional<Candidate> made(const Constraints& s, const std::vector<double>& caps, Asked asked);
   /// What stages of `s` take, each on its devices; of a cluster of one kind all alike.
   struct Sets {
     Pieces pieces;
@@ -96,7 +102,7 @@ class Candidates {
   };
   /// `is_split`: with how backwards fall apart.
   std::optional<Sets> sets_of(const Constraints& s, bool is_split);
-  Candidate within(const Constraints& s, const Sets& sets, double bytes, bool only_least = false);
+  Candidate within(const Constraints& s, const Sets& sets, double bytes, const Asked& asked);
   std::vector<OfStage> rooms_of(const Constraints& s) const;
   void remember(const Candidate& misfit);
 

@@ -181,19 +181,25 @@ class Cut {
       for (int kind : pieces_) all.add((fits && own.again ? *own.again : *own.figures)[at(kind)]);
       most = std::max(most, forms_[at(stage)].seconds(all.pass()) + update_of(all, 0));
     }
-    Begun out = begun(most, fits);
-    constexpr int trials = 24;
-    for (int i = 0; i < trials && out.is_whole && most > least * (1 + 1e-5); ++i) {
-      const double middle = (least + most) / 2;
-      Begun other = begun(middle, fits);
-      if (other.is_whole) {
-        most = std::min(middle, other.longest);
+    Begun out;
+    const auto try_with = [&](double seconds) {
+      Begun other = begun(seconds, fits);
+      const bool is_whole = other.is_whole;
+      if (is_whole) {
+        most = std::min(seconds, other.longest);
         out = std::move(other);
       } else {
-        least = std::min(other.shortest_over, most);
+        least = std::min(std::max(least, other.shortest_over), most);
       }
-    }
-    return out.is_whole ? std::move(out.first) : std::vector<int>{};
+      return is_whole;
+    };
+    // Mostly it is a stage's share, or a piece more.
+    const double share = most / p_.parts(), piece = most / static_cast<double>(pieces_.size());
+    if (!try_with(std::min(share + piece, most)) && !try_with(most)) return {};
+    if (most > share - piece) try_with(share - piece);
+    constexpr int trials = 24;
+    for (int i = 0; i < trials && most > least * (1 + 1e-5); ++i) try_with((least + most) / 2);
+    return std::move(out.first);
   }
 
   /// The parts that begin with `first`, all kept, or as little computed again as lets devices hold them.
@@ -269,9 +275,10 @@ class Cut {
   std::vector<StageForm> forms_;  // by stage
 };
 
-/// Of parts that begin with the pieces `first`.
+/// Of parts that begin with the pieces `first`. To play its tasks takes long: what surely does not beat `best` has, for its
+/// seconds, what it surely takes.
 Forecast forecast_of_cut(const Constraints& s, const ForecastOf& what, const std::vector<Part>& parts,
-                         const std::vector<int>& first) {
+                         const std::vector<int>& first, const Forecast* best = nullptr) {
   const Pipelining p = pipelining_of(s);
   Forecast out{.first = first, .again = {}};
   std::vector<HeldBytes> bytes(at(p.stages));
@@ -283,24 +290,29 @@ Forecast forecast_of_cut(const Constraints& s, const ForecastOf& what, const std
     out.again.push_back(parts[part].again());
     seconds.push_back(parts[part].seconds());
   }
-  const StepSeconds step(s, what, first, std::move(seconds));
-  out.least_seconds = step.sure(what.only_least);
-  if (!what.only_least) out.hopeful_seconds = step.hopeful(), out.seconds = step.likely();
   out.bytes = std::ranges::max(bytes, {}, &HeldBytes::all).all();
   out.fits = out.bytes <= what.cap_bytes && *std::ranges::max_element(host_bytes) <= what.host_cap_bytes;
+  const StepSeconds step(s, what, first, std::move(seconds));
+  out.least_seconds = out.seconds = step.sure(what.only_least);
+  if (what.only_least) return out;
+  out.hopeful_seconds = step.sure(true);
+  if ((what.must_fit && !out.fits) || out.least_seconds >= what.worth_seconds) return out;
+  const bool may_win =
+      !best || out.fits > best->fits || (out.fits == best->fits && out.least_seconds < best->seconds);
+  if (may_win) out.seconds = step.likely();
+  if (!best || out.hopeful_seconds < best->hopeful_seconds) out.hopeful_seconds = step.hopeful();
   return out;
 }
 
 /// Stages are cut by what depends on each of them alone; where they wait for each other, other cuts may end sooner.
 void take_other(Forecast& best, const Constraints& s, const ForecastOf& what, const Cut& cut) {
   for (const std::vector<int>& first : other_cuts(what, pipelining_of(s), best.first)) {
-    Forecast other = forecast_of_cut(s, what, cut.parts(first), first);
+    Forecast other = forecast_of_cut(s, what, cut.parts(first), first, &best);
     const double least = std::min(best.least_seconds, other.least_seconds);
     const double hopeful = std::min(best.hopeful_seconds, other.hopeful_seconds);
-    const auto is_faster = [&] {
-      return what.only_least ? other.least_seconds < best.least_seconds : other.seconds < best.seconds;
-    };
-    if (other.fits > best.fits || (other.fits == best.fits && is_faster())) best = std::move(other);
+    const bool is_faster =
+        what.only_least ? other.least_seconds < best.least_seconds : other.seconds < best.seconds;
+    if (other.fits > best.fits || (other.fits == best.fits && is_faster)) best = std::move(other);
     best.least_seconds = least, best.hopeful_seconds = hopeful;
   }
 }
@@ -325,6 +337,7 @@ Forecast forecast_of(const Constraints& s, const ForecastOf& of) {
   const Cut cut(p, what);
   std::vector<int> first = cut.best(true);
   const bool fits = !first.empty();
+  if (!fits && what.must_fit) return {};
   if (!fits) first = cut.best(false);
   Forecast out = forecast_of_cut(s, what, cut.parts(first), first);
   out.fits = out.fits && fits;

@@ -40,6 +40,9 @@ struct ForecastOf {
   bool only_least = false;  // of seconds
   double host_cap_bytes = std::numeric_limits<double>::infinity();
   std::vector<OfStage> stages = {};  // empty: all are alike
+  bool must_fit = false;             // of what does not, nothing else is asked
+  double worth_seconds =
+      std::numeric_limits<double>::infinity();  // of what surely takes as long, nothing else is
 
   OfStage of(int stage) const {
     OfStage out = stages.empty() ? OfStage{} : stages[static_cast<std::size_t>(stage)];
