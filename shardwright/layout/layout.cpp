@@ -141,13 +141,17 @@ Range Window::of(std::int64_t n, std::int64_t parts, std::int64_t index) const {
   return {clipped, std::clamp<std::int64_t>(end, clipped, n)};
 }
 
+Range part_of(const Layout& layout, const Mesh& mesh, const Shape& shape, int rank, std::size_t d) {
+  const Axes& axes = layout.dims[d];
+  return layout.has_halo() && layout.windows[d].loop > 0
+             ? layout.windows[d].of(shape[d], mesh.count(axes), mesh.index_along(rank, axes))
+             : part_of(axes, mesh, shape[d], rank);
+}
+
 Box box(const Layout& layout, const Mesh& mesh, const Shape& shape, int rank) {
   Box out{Shape(shape.size()), Shape(shape.size())};
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    const Axes& axes = layout.dims[d];
-    const Range r = layout.has_halo() && layout.windows[d].loop > 0
-                        ? layout.windows[d].of(shape[d], mesh.count(axes), mesh.index_along(rank, axes))
-                        : part_of(axes, mesh, shape[d], rank);
+    const Range r = part_of(layout, mesh, shape, rank, d);
     out.offset[d] = r.begin;
     out.extent[d] = r.end - r.begin;
   }

@@ -83,7 +83,8 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-/// What `rank` holds of a tensor of global shape `shape`.
+/// What `rank` holds of a tensor of global shape `shape`: of its dim `d`, and all.
+Range part_of(const Layout& layout, const Mesh& mesh, const Shape& shape, int rank, std::size_t d);
 Box box(const Layout& layout, const Mesh& mesh, const Shape& shape, int rank);
 
 /// The common part of two boxes; some extent is 0 when there is none.

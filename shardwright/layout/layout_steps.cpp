@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "shardwright/base/index.h"
 #include "shardwright/layout/uneven.h"
@@ -256,23 +257,48 @@ class Neighbours {
   std::vector<Step> out_;
 };
 
+/// What a rank has of both of two boxes, and of the first.
+struct Volumes {
+  std::int64_t common = 1, all = 1;
+};
+
+/// Ranks of which no two hold the same by both layouts.
+std::vector<int> unlike_ranks(const Mesh& mesh, const Layout& from, const Mesh& to_mesh, const Layout& to) {
+  if (mesh == to_mesh) return mesh.group_of(0, from.used().with(to.used().without(from.used())));
+  std::vector<int> out(at(mesh.size()));
+  std::iota(out.begin(), out.end(), 0);
+  return out;
+}
+
 }  // namespace
 
 ExchangeTraffic exchange_traffic(const Mesh& from_mesh, const Layout& from, const Mesh& to_mesh,
                                  const Layout& to, const Type& type) {
   ExchangeTraffic worst;
-  constexpr int most_ranks = 1024;  // are looked at; of more ranks some, evenly spread
-  const int step = std::max(1, from_mesh.size() / most_ranks);
-  for (int r = 0; r < from_mesh.size(); r += step) {
-    const Box want = box(to, to_mesh, type.shape, r);
-    const std::int64_t wanted = volume(want.extent);
-    const std::int64_t held = volume(intersect(want, box(from, from_mesh, type.shape, r)).extent);
+  const Shape& shape = type.shape;
+  const auto volumes_of = [&](int rank) {
+    Volumes out;
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      const Range want = part_of(to, to_mesh, shape, rank, d),
+                  have = part_of(from, from_mesh, shape, rank, d);
+      out.all *= want.end - want.begin;
+      out.common *=
+          std::max<std::int64_t>(0, std::min(want.end, have.end) - std::max(want.begin, have.begin));
+    }
+    return out;
+  };
+  constexpr std::size_t most_ranks = 1024;  // are looked at; of more ranks some, evenly spread
+  const std::vector<int> ranks = unlike_ranks(from_mesh, from, to_mesh, to);
+  const std::size_t step = std::max<std::size_t>(1, ranks.size() / most_ranks);
+  for (std::size_t i = 0; i < ranks.size(); i += step) {
+    const auto [held, wanted] = volumes_of(ranks[i]);
     if (held == wanted) continue;
     std::int64_t peers = held > 0 ? -1 : 0;  // replicas hold the same box; one of them sends
     std::int64_t sources = 1;
-    for (std::size_t d = 0; d < type.shape.size(); ++d)
-      sources *= parts_touched(type.shape[d], from.dims[d], from_mesh, want.offset[d],
-                               want.offset[d] + want.extent[d]);
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      const Range want = part_of(to, to_mesh, shape, ranks[i], d);
+      sources *= parts_touched(shape[d], from.dims[d], from_mesh, want.begin, want.end);
+    }
     peers += sources;
     worst.bytes = std::max(worst.bytes, (wanted - held) * static_cast<std::int64_t>(size_of(type.dtype)));
     worst.peers = std::max(worst.peers, static_cast<int>(peers));
