@@ -1,5 +1,7 @@
 #include "shardwright/cost/kernel_work.h"
 
+#include "shardwright/graph/calls.h"
+
 namespace shardwright {
 
 CallWork call_work(const OpDef& op, const Rule& rule) {
@@ -93,7 +95,7 @@ Work kernel_work(const Graph& graph, const Node& node, const Rule& rule) {
 
 double kernel_seconds(const Graph& graph, const Node& node, const Cluster& cluster) {
   if (node.op->kind != OpKind::compute || node.op->is_alias) return 0;
-  return compute_seconds(kernel_work(graph, node, rule_of(graph, node)), cluster);
+  return compute_seconds(kernel_work(graph, node, *shared_rule_of(graph, node)), cluster);
 }
 
 }  // namespace shardwright

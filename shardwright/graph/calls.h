@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "shardwright/graph/graph.h"
@@ -11,9 +12,13 @@ namespace shardwright {
 
 std::uint64_t hash_of(const Attributes& attributes);
 
+/// The rule of `node` over its global shapes, bound once for equal calls of all graphs: programs of one search make the same over
+/// and over. Each thread has its own; the last thousands are kept.
+std::shared_ptr<const Rule> shared_rule_of(const Graph& graph, const Node& node);
+
 class Calls {
  public:
-  /// Cost: O(nodes), and a rule is bound per distinct call.
+  /// Cost: O(nodes).
   explicit Calls(const Graph& graph);
 
   int size() const { return static_cast<int>(examples_.size()); }
@@ -22,13 +27,13 @@ class Calls {
   /// A node that makes `call`.
   NodeId example(int call) const { return examples_[static_cast<std::size_t>(call)]; }
   /// Over the global shapes. Empty for leaves and redistribution steps, which no strategy splits.
-  const Rule& rule(int call) const { return rules_[static_cast<std::size_t>(call)]; }
+  const Rule& rule(int call) const { return *rules_[static_cast<std::size_t>(call)]; }
   const Rule& rule(NodeId node) const { return rule(of(node)); }
 
  private:
   std::vector<int> call_of_;  // per node
   std::vector<NodeId> examples_;
-  std::vector<Rule> rules_;
+  std::vector<std::shared_ptr<const Rule>> rules_;
 };
 
 }  // namespace shardwright

@@ -6,6 +6,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/graph/builder.h"
+#include "shardwright/graph/calls.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/lower/sequence_order.h"
 #include "shardwright/ops/calls.h"
@@ -24,7 +25,7 @@ Strategy of_same_dims(const Graph& graph, const Node& node, const Rule& rule, co
 }
 
 bool is_to_expand(const Graph& graph, const Node& node) {
-  return node.op->expand && node.strategy && needs_expansion(rule_of(graph, node), *node.strategy);
+  return node.op->expand && node.strategy && needs_expansion(*shared_rule_of(graph, node), *node.strategy);
 }
 
 /// With what its turns need: into how many parts a dim goes round, and how the sequence stands.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "shardwright/graph/calls.h"
+
 namespace shardwright {
 ValueId Program::of_part(ValueId v, int part) const {
   const auto it =
@@ -84,7 +86,7 @@ LocalCall local_call(const Graph& graph, const Node& node, int rank) {
   for (ValueId v : node.results) add(v, out.results, out.result_formats, results);
   out.attributes =
       node.op->localize ? node.op->localize({operands, results, node.attributes}) : node.attributes;
-  out.rule = rule_of(graph, node);
+  out.rule = *shared_rule_of(graph, node);
   const Strategy strategy = node.strategy.value_or(whole(out.rule));
   out.loops = loop_box(out.rule, strategy, graph.meshes[static_cast<std::size_t>(strategy.mesh)], rank);
   return out;

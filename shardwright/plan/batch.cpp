@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "shardwright/base/index.h"
+#include "shardwright/graph/calls.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/layout/uneven.h"
 #include "shardwright/ops/means.h"
@@ -95,7 +96,8 @@ class Mixing {
   }
 
   bool mixes(NodeId id, const Node& node) {
-    const Rule rule = rule_of(graph_, node);
+    const std::shared_ptr<const Rule> shared = shared_rule_of(graph_, node);
+    const Rule& rule = *shared;
     Places loops(rule.loops.size());
     for (std::size_t i = 0; i < node.operands.size(); ++i)
       if (!add_loops(loops, rule, rule.operands[i], places_[at(node.operands[i].index)])) return true;
@@ -187,7 +189,8 @@ BatchDims batch_dims(const Graph& graph) {
     for (ValueId v : node.results) is_batch[at(v.index)].assign(graph.value(v).type.shape.size(), false);
     for (std::size_t d : batch_dims_of_leaf(graph, node)) is_batch[at(node.results[0].index)][d] = true;
     if (node.op->kind != OpKind::compute) continue;
-    const Rule rule = rule_of(graph, node);
+    const std::shared_ptr<const Rule> shared = shared_rule_of(graph, node);
+    const Rule& rule = *shared;
     std::vector<bool> loops(rule.loops.size(), false);
     for (std::size_t i = 0; i < node.operands.size(); ++i)
       for (std::size_t d = 0; d < rule.operands[i].dims.size(); ++d)
@@ -216,7 +219,8 @@ std::string mixing_notice(const Graph& graph, int micro_batches, int interleave)
 }
 
 Strategy batch_strategy(const Graph& graph, const Node& node, const BatchDims& is_batch, const Mesh& mesh) {
-  const Rule rule = rule_of(graph, node);
+  const std::shared_ptr<const Rule> shared = shared_rule_of(graph, node);
+  const Rule& rule = *shared;
   for (std::size_t i = 0; i < node.operands.size(); ++i)
     for (std::size_t d = 0; d < rule.operands[i].dims.size(); ++d) {
       if (!is_batch[at(node.operands[i].index)][d] || rule.operands[i].dims[d].empty()) continue;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shardwright/cost/mixed_cluster.h"
+#include "shardwright/graph/calls.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/comm_fusion.h"
 
@@ -34,19 +35,12 @@ double bytes_of(const PreparedTransfer& t, const Graph& graph) {
 }  // namespace
 
 const CallWork& CallWorks::of(const Graph& graph, const Node& node) {
-  Key key{node.op, operand_types(graph, node), result_types(graph, node), node.attributes};
-  const auto known = works_.find(key);
-  if (known != works_.end()) return known->second;
-  const Rule rule = rule_of(*node.op, {key.operands, key.results, key.attributes});
-  return works_.emplace(std::move(key), call_work(*node.op, rule)).first->second;
-}
-
-std::size_t CallWorks::KeyHash::operator()(const Key& key) const {
-  std::size_t h = std::hash<const OpDef*>()(key.op);
-  for (const auto* types : {&key.operands, &key.results})
-    for (const Type& t : *types)
-      for (std::int64_t d : t.shape) h = h * 1000003 + static_cast<std::size_t>(d);
-  return h;
+  std::shared_ptr<const Rule> rule = shared_rule_of(graph, node);
+  const auto known = works_.find(rule.get());
+  if (known != works_.end()) return known->second.work;
+  const CallWork work = call_work(*node.op, *rule);
+  const Rule* of = rule.get();
+  return works_.emplace(of, Known{std::move(rule), work}).first->second.work;
 }
 
 StagePrices::StagePrices(const Program& program, int stage, const Cluster& cluster)

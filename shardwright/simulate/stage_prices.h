@@ -2,6 +2,7 @@
 // another time, with the share of the batch that these have.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -30,16 +31,11 @@ class CallWorks {
   const CallWork& of(const Graph& graph, const Node& node);
 
  private:
-  struct Key {
-    const OpDef* op;
-    std::vector<Type> operands, results;
-    Attributes attributes;
-    bool operator==(const Key&) const = default;
+  struct Known {
+    std::shared_ptr<const Rule> rule;  // by whose address it is known
+    CallWork work;
   };
-  struct KeyHash {
-    std::size_t operator()(const Key& key) const;
-  };
-  std::unordered_map<Key, CallWork, KeyHash> works_;
+  std::unordered_map<const Rule*, Known> works_;
 };
 
 class StagePrices {
