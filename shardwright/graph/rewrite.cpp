@@ -1,5 +1,6 @@
 #include "shardwright/graph/rewrite.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "shardwright/graph/op.h"
@@ -31,7 +32,33 @@ std::vector<NodeId> kept(const std::vector<bool>& keep) {
   return out;
 }
 
+namespace {
+
+/// All nodes in their order, each with the values that come next, none of which is replaced.
+bool is_rebuilt(const Graph& graph, std::span<const NodeId> nodes, const std::vector<ValueId>& replacement) {
+  if (nodes.size() != graph.nodes.size()) return false;
+  if (std::ranges::any_of(replacement, &ValueId::is_valid)) return false;
+  int values = 0;
+  for (NodeId id{0}; id.index < static_cast<int>(nodes.size()); ++id.index) {
+    const Node& node = graph.node(id);
+    if (nodes[static_cast<std::size_t>(id.index)] != id || node.forward.index >= id.index) return false;
+    for (ValueId v : node.operands)
+      if (v.index >= values) return false;
+    const auto is_from_before = [&](ValueId of) { return of.is_valid() && of.index < values; };
+    for (ValueId v : node.results) {
+      const Value& value = graph.value(v);
+      if (v.index != values || value.producer != id) return false;
+      if (!std::ranges::all_of(value.gradient_of, is_from_before)) return false;
+      ++values;
+    }
+  }
+  return static_cast<std::size_t>(values) == graph.values.size();
+}
+
+}  // namespace
+
 Graph rebuild(Graph graph, std::span<const NodeId> nodes, const std::vector<ValueId>& replacement) {
+  if (is_rebuilt(graph, nodes, replacement)) return graph;
   std::vector<ValueId> new_value(graph.values.size());
   std::vector<NodeId> new_node(graph.nodes.size());
   const auto resolve = [&](ValueId v) {

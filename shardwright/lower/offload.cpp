@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <set>
+#include <unordered_set>
 
 #include "shardwright/base/index.h"
 #include "shardwright/graph/node_kinds.h"
@@ -284,7 +284,7 @@ class Offloading {
   CopiedBytes evicts_;
   std::vector<NodeId> order_;
   std::vector<bool> is_fused_;
-  std::set<std::string> names_;
+  std::unordered_set<std::string> names_;
   int next_name_ = 1;
   Phase phase_ = Phase::forward;
 };

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <unordered_set>
 
 #include "shardwright/base/index.h"
 #include "shardwright/graph/calls.h"
@@ -309,7 +310,7 @@ class Recomputation {
   std::vector<std::vector<NodeId>> keeps_behind_;  // by node
   std::set<NodeId> is_put_;
   std::vector<NodeId> order_;
-  std::set<std::string> names_;
+  std::unordered_set<std::string> names_;
 };
 
 }  // namespace

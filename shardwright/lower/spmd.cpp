@@ -1,7 +1,7 @@
 #include "shardwright/lower/spmd.h"
 
 #include <algorithm>
-#include <set>
+#include <unordered_set>
 #include <utility>
 
 #include "shardwright/autodiff/accumulate.h"
@@ -200,8 +200,8 @@ class Lowering {
   std::vector<bool> leaves_;      // per logical value: it is an output or sent
   std::vector<ValueId> leaf_of_;  // per logical value: the first that it updates
   Phase phase_ = Phase::forward;
-  NodeId owner_;                 // of the node whose operands are obtained
-  std::set<std::string> names_;  // of the logical values
+  NodeId owner_;                           // of the node whose operands are obtained
+  std::unordered_set<std::string> names_;  // of the logical values
   int next_name_ = 1;
 };
 

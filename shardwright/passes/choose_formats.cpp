@@ -12,7 +12,7 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <unordered_set>
 
 #include "shardwright/base/index.h"
 #include "shardwright/graph/calls.h"
@@ -305,7 +305,7 @@ class Writer {
   Graph out_;
   const Chooser& chooser_;
   std::vector<std::vector<std::size_t>> updates_of_;  // by value that a leaf takes
-  std::set<std::string> names_;
+  std::unordered_set<std::string> names_;
   std::vector<NodeId> order_;
   std::map<std::tuple<ValueId, std::string, Phase>, ValueId> made_;
 };

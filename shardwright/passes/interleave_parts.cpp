@@ -16,7 +16,7 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <unordered_set>
 
 #include "shardwright/autodiff/accumulate.h"
 #include "shardwright/base/index.h"
@@ -296,7 +296,7 @@ class Interleaving {
   std::vector<std::vector<ValueId>> values_;  // by part and value
   std::vector<std::vector<NodeId>> nodes_;    // by part and node
   std::map<ValueId, ValueId> sums_;           // of a value of all parts
-  std::set<std::string> names_;
+  std::unordered_set<std::string> names_;
 };
 
 }  // namespace

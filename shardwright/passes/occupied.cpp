@@ -1,6 +1,7 @@
 #include "shardwright/passes/occupied.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <utility>
 
@@ -12,17 +13,18 @@ void Occupied::for_each(Nodes& nodes, Lifetime life, F visit) {
     std::size_t node;
     int begin, end;
   };
-  std::vector<Range> open{{1, 0, static_cast<int>(nodes.size() / 2) - 1}};
-  while (!open.empty()) {
-    const auto [n, begin, end] = open.back();
-    open.pop_back();
+  std::array<Range, 64> open;  // one sibling of each node above, and two
+  std::size_t count = 0;
+  open[count++] = {1, 0, static_cast<int>(nodes.size() / 2) - 1};
+  while (count > 0) {
+    const auto [n, begin, end] = open[--count];
     if (life.end < begin || end < life.begin) continue;
     const bool is_within = life.begin <= begin && end <= life.end;
     visit(nodes[n], is_within);
     if (is_within) continue;
     const int middle = begin + (end - begin) / 2;
-    open.push_back({2 * n, begin, middle});
-    open.push_back({2 * n + 1, middle + 1, end});
+    open[count++] = {2 * n, begin, middle};
+    open[count++] = {2 * n + 1, middle + 1, end};
   }
 }
 
@@ -55,8 +57,9 @@ std::int64_t Occupied::first_gap(const Spans& spans, std::int64_t bytes, std::in
   return from;
 }
 
-std::int64_t Occupied::lowest_free(Lifetime life, std::int64_t bytes, std::int64_t from) const {
-  std::vector<const Spans*> in_the_way;
+std::int64_t Occupied::lowest_free(Lifetime life, std::int64_t bytes, std::int64_t from) {
+  std::vector<const Spans*>& in_the_way = in_the_way_;
+  in_the_way.clear();
   const int near_middle = (life.begin + (life.end - life.begin) / 2) / stride_;
   if (near_middle * stride_ >= life.begin)
     in_the_way.push_back(&at_stride_[static_cast<std::size_t>(near_middle)]);

@@ -28,7 +28,7 @@ class Occupied {
 
   /// The lowest offset, from `from` on, at which `bytes` are free throughout `life`.
   /// Cost: O(log times * spans in the way).
-  std::int64_t lowest_free(Lifetime life, std::int64_t bytes, std::int64_t from) const;
+  std::int64_t lowest_free(Lifetime life, std::int64_t bytes, std::int64_t from);
   void take(Lifetime life, std::int64_t offset, std::int64_t bytes);
 
  private:
@@ -49,7 +49,8 @@ class Occupied {
 
   std::vector<Node> nodes_;  // the children of n are 2n and 2n + 1
   int stride_;
-  std::vector<Spans> at_stride_;  // at the times 0, stride_, 2 stride_, ...
+  std::vector<const Spans*> in_the_way_;  // of the last that was asked for
+  std::vector<Spans> at_stride_;          // at the times 0, stride_, 2 stride_, ...
 };
 
 }  // namespace shardwright
