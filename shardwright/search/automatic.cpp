@@ -60,7 +60,7 @@ class Search {
         tables_(tables),
         misses_(misses),
         record_(request.options.writes_log),
-        trials_(request, record_),
+        trials_(request, record_, tables.evaluated()),
         others_(request, tables_, trials_, record_),
         prospects_({request, worth, tables_, misses_, record_, trials_, others_}) {}
 

@@ -10,6 +10,7 @@
 
 #include "shardwright/plan/lanes.h"
 #include "shardwright/search/automatic/stock.h"
+#include "shardwright/search/planning/evaluated_plans.h"
 
 namespace shardwright::automatic {
 
@@ -84,6 +85,9 @@ class Tables {
   /// How many micro-batches are alive in each part at once, by life.
   const std::vector<OfLives>& slots(const Pipelining& p);
 
+  /// Programs that searches of it have made.
+  EvaluatedPlans& evaluated() { return evaluated_; }
+
   /// Why the last thing that could not be made could not.
   const std::string& why() const { return why_; }
 
@@ -135,6 +139,7 @@ class Tables {
   Stock own_;                                   // where the request brings none
   Stock& stock_;
   Shelf* shelf_ = nullptr;
+  EvaluatedPlans evaluated_;
   bool has_layers_ = false;            // pieces that are alike
   bool names_layers_ = false;          // modules that repeat
   std::optional<bool> replicas_wait_;  // not known yet

@@ -47,6 +47,7 @@ std::optional<Evaluation> Trials::run(const Graph& graph, PlanRequest asked, std
   asked.search = splitting_search().name;
   Stock of_other;
   asked.stock = &of_other;
+  asked.evaluated = &evaluated_;
   ++attempts_;
   const auto out = attempt(why_, [&] {
     Plan plan = make_plan(graph, asked);
@@ -63,6 +64,7 @@ void Trials::run_whole(const Graph& graph, PlanRequest asked) {
   const std::string parallel(name_of(asked.parallel));
   asked.devices = 1;
   asked.stock = nullptr;
+  asked.evaluated = nullptr;  // on another cluster
   asked.cluster = request_.cluster->part(0, 1);
   asked.parallel = Parallel::stand_alone;
   asked.constraints.degrees.set("pp", 1);
@@ -94,21 +96,27 @@ void Trials::refuse(std::size_t number) {
   record_[number].why = why_;
 }
 
-/// The same structure may be cut alike in two ways, or become no lighter.
+/// The same structure may be cut alike in two ways, or become no lighter; that counts once.
 Evaluation Trials::evaluated(const Plan& plan, const Graph& graph, std::size_t number) {
-  std::vector<Judged>& all = judged_[number];
-  for (const Judged& known : all)
-    if (known.settings == plan.settings && known.stages == plan.stages) return known.of;
-  const Evaluation e = evaluate(
-      compile_pipeline(graph, plan, {.formats = request_.formats, .verifies = false}), *request_.cluster,
-      {.memory_cap = request_.options.memory_cap, .framework = plan.settings.framework});
+  const Evaluation* known = evaluated_.find(plan.settings, plan.stages);
+  if (!known) known = evaluated_.add(plan.settings, plan.stages, made(plan, graph));
+  Evaluation e = *known;
+  if (request_.cluster->kinds.empty())  // else each has its own limit, whoever asks
+    e.cap_bytes = request_.options.memory_cap.value_or(usable_bytes(*request_.cluster));
+  if (judged_.contains({number, known})) return e;
   if (const auto cap = request_.options.host_cap; cap && e.estimate.host_bytes > *cap)
     throw Infeasible(fmt::format("no plan: {} of the host for each device, which has {} for it",
                                  bytes_text(e.estimate.host_bytes), bytes_text(*cap)));
-  all.push_back({plan.settings, plan.stages, e});
+  judged_.emplace(number, known);
   ++count_;
   record_.simulated(number, e.estimate.step_seconds(), static_cast<double>(e.estimate.arena_bytes), e.fits());
   return e;
+}
+
+Evaluation Trials::made(const Plan& plan, const Graph& graph) const {
+  return evaluate(compile_pipeline(graph, plan, {.formats = request_.formats, .verifies = false}),
+                  *request_.cluster,
+                  {.memory_cap = request_.options.memory_cap, .framework = plan.settings.framework});
 }
 
 Evaluation Trials::judge(Plan plan, const Graph& graph, std::size_t number) {

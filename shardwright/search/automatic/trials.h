@@ -2,11 +2,13 @@
 #pragma once
 
 #include <limits>
-#include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "shardwright/search/automatic/record.h"
+#include "shardwright/search/planning/evaluated_plans.h"
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/evaluate.h"
 
@@ -20,8 +22,9 @@ void tell_bound(Plan& plan, const PlanRequest& request, double bound, double sec
 
 class Trials {
  public:
-  /// For the cluster of `request`. Both must outlive it.
-  Trials(const PlanRequest& request, Record& record) : request_(request), record_(record) {}
+  /// For the cluster of `request`; `evaluated`: by all searches of its network. All must outlive it.
+  Trials(const PlanRequest& request, Record& record, EvaluatedPlans& evaluated)
+      : request_(request), record_(record), evaluated_(evaluated) {}
 
   /// What the program of the plan for `asked` takes, if there is such a plan; `number`: of its entry in the record.
   std::optional<Evaluation> run(const Graph& graph, PlanRequest asked, std::size_t number);
@@ -55,19 +58,16 @@ class Trials {
  private:
   Evaluation judge(Plan plan, const Graph& graph, std::size_t number);
   Evaluation evaluated(const Plan& plan, const Graph& graph, std::size_t number);
+  Evaluation made(const Plan& plan, const Graph& graph) const;
   void refuse(std::size_t number);
 
   const PlanRequest& request_;
   Record& record_;
+  EvaluatedPlans& evaluated_;
   std::optional<Plan> best_;
   std::size_t best_number_ = 0;
   Evaluation of_best_;
-  struct Judged {
-    Settings settings;
-    std::vector<StagePlan> stages;
-    Evaluation of;
-  };
-  std::map<std::size_t, std::vector<Judged>> judged_;  // by number of entry
+  std::set<std::pair<std::size_t, const Evaluation*>> judged_;  // of which entries, which ones
   double least_seconds_ = std::numeric_limits<double>::infinity();
   std::size_t count_ = 0, attempts_ = 0;
   std::string why_;

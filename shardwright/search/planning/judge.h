@@ -3,6 +3,7 @@
 // formats) the search thereby knows, too.
 #pragma once
 
+#include "shardwright/search/planning/evaluated_plans.h"
 #include "shardwright/search/planning/judged_plans.h"
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/evaluate.h"
@@ -18,18 +19,20 @@ double memory_margin(const Problem& problem);
 class Judge {
  public:
   /// For plans of `graph` under `fixed`; `plan` says what is recomputed, fused and sharded. All must outlive it.
-  /// It notes what it judges in `judged`, if that is not null.
+  /// It notes what it judges in `judged`, and what it knows is in `evaluated`, if these are not null.
   Judge(const Graph& graph, const Calls& calls, const PlanRequest& request, const Cluster& cluster,
-        const FixedChoices& fixed, const Plan& plan, JudgedPlans* judged = nullptr)
+        const FixedChoices& fixed, const Plan& plan, JudgedPlans* judged = nullptr,
+        EvaluatedPlans* evaluated = nullptr)
       : graph_(graph),
         calls_(calls),
         request_(request),
         cluster_(cluster),
         fixed_(fixed),
         plan_(plan),
-        judged_(judged) {}
+        judged_(judged),
+        evaluated_(evaluated) {}
 
-  /// Cost: as compiling the whole step.
+  /// Cost: as compiling the whole step, if it is not known.
   Evaluation evaluate(const SearchResult& tried) const;
 
   /// Bytes of a device that a plan may use: --memory-cap, else what the cluster's devices have.
@@ -41,6 +44,8 @@ class Judge {
   bool recomputes() const { return plan_.settings.recompute.is_on(); }
 
  private:
+  Evaluation made(Choices choices) const;
+
   const Graph& graph_;
   const Calls& calls_;
   const PlanRequest& request_;
@@ -48,6 +53,7 @@ class Judge {
   const FixedChoices& fixed_;
   const Plan& plan_;
   JudgedPlans* judged_;
+  EvaluatedPlans* evaluated_;
 };
 
 }  // namespace shardwright

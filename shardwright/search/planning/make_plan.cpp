@@ -148,8 +148,9 @@ SearchResult found_for(const Graph& graph, const Calls& calls, const PlanRequest
   const Cluster& cluster = *request.cluster;
   Redistributor redistributor = redistributor_for(fixed.meshes, cluster);
   JudgedPlans judged;
-  const bool is_noted = request.stock && plan.settings.pipelining.parts() == 1;
-  const Judge judge(graph, calls, request, cluster, fixed, plan, is_noted ? &judged : nullptr);
+  const bool is_whole = plan.settings.pipelining.parts() == 1, is_noted = request.stock && is_whole;
+  const Judge judge(graph, calls, request, cluster, fixed, plan, is_noted ? &judged : nullptr,
+                    is_whole ? request.evaluated : nullptr);
   const Problem problem{.graph = &graph,
                         .calls = &calls,
                         .cluster = &cluster,

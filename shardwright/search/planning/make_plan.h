@@ -11,6 +11,7 @@
 #include "shardwright/search/planning/problem.h"
 
 namespace shardwright {
+class EvaluatedPlans;
 namespace automatic {
 class Stock;
 }
@@ -45,6 +46,7 @@ struct PlanRequest {
   bool verifies = true;             // programs that a search tries, after each pass
   /// Of searches of the same on other numbers of devices; null: there are none.
   automatic::Stock* stock = nullptr;
+  EvaluatedPlans* evaluated = nullptr;  // of searches of the same on the same cluster; null: there are none
 };
 
 /// What `request` comes to where nothing else is chosen. Throws: Error as settings_of of constraints does.
