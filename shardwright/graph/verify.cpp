@@ -1,8 +1,12 @@
 #include "shardwright/graph/verify.h"
 
 #include <algorithm>
+#include <memory>
 #include <set>
+#include <string_view>
+#include <unordered_set>
 
+#include "shardwright/graph/calls.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
@@ -118,9 +122,9 @@ void check_strategy(const Graph& graph, NodeId id) {
     throw error("{}: the strategy is on mesh {} but there are {} meshes", graph.name_of(id),
                 node.strategy->mesh, graph.meshes.size());
   const Mesh& mesh = graph.meshes[static_cast<std::size_t>(node.strategy->mesh)];
-  const Rule rule = rule_of(graph, node);
-  if (const auto why = graph.level == Level::program ? violation(rule, *node.strategy, mesh)
-                                                     : violation_as_asked(rule, *node.strategy, mesh))
+  const std::shared_ptr<const Rule> rule = shared_rule_of(graph, node);
+  if (const auto why = graph.level == Level::program ? violation(*rule, *node.strategy, mesh)
+                                                     : violation_as_asked(*rule, *node.strategy, mesh))
     throw error("{}: {}", graph.name_of(id), *why);
 }
 
@@ -195,7 +199,7 @@ void check_level(const Graph& graph, const Node& node) {
 
 void verify(const Graph& graph) {
   if (graph.level == Level::network && !graph.meshes.empty()) throw error("a network has no mesh");
-  std::set<std::string_view> names;
+  std::unordered_set<std::string_view> names;
   for (const Value& v : graph.values) {
     if (!names.insert(v.name).second) throw error("%{} is defined twice", v.name);
     check_layout(graph, v);

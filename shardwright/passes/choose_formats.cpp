@@ -183,9 +183,10 @@ class Chooser {
     if (!fits(format, value.type.shape)) return false;
     if (!value.layout || format.is_row_major()) return true;
     const Mesh& mesh = graph_.meshes[at(value.layout->mesh)];
-    for (std::size_t d = 0; d < value.type.shape.size(); ++d)
-      if (is_cut_unevenly(*value.layout, mesh, value.global_type().shape, d) ||
-          value.global_type().shape[d] % (mesh.count(value.layout->dims[d]) * format.block_of(d)) != 0)
+    const Shape whole = value.global_type().shape;
+    for (std::size_t d = 0; d < whole.size(); ++d)
+      if (is_cut_unevenly(*value.layout, mesh, whole, d) ||
+          whole[d] % (mesh.count(value.layout->dims[d]) * format.block_of(d)) != 0)
         return false;
     return true;
   }

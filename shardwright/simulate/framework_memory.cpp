@@ -7,6 +7,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/cost/compute.h"
+#include "shardwright/graph/calls.h"
 #include "shardwright/graph/node_kinds.h"
 
 namespace shardwright {
@@ -92,7 +93,8 @@ std::optional<NodeId> scoring_node(const Program& program) {
   for (NodeId id : program.graph.node_ids()) {
     const Node& node = program.graph.node(id);
     if (node.phase != Phase::forward) break;
-    if (node.op->kind == OpKind::compute && work_kind(rule_of(program.graph, node)) != WorkKind::streaming)
+    if (node.op->kind == OpKind::compute &&
+        work_kind(*shared_rule_of(program.graph, node)) != WorkKind::streaming)
       out = id;
   }
   return out;
